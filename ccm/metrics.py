@@ -324,7 +324,7 @@ BALANCERS = "Load balancers"
 HOST_UPDATES = _counter(
     BALANCERS,
     "service_controller_loadbalancer_sync_total",
-    "Updates of hosts after changes of Nodes.",
+    "Updates of backends after changes of Nodes.",
 )
 HOST_UPDATES_FAILED = _counter(
     BALANCERS, "service_controller_nodesync_error_total", "Host updates that failed."

@@ -67,7 +67,7 @@ async def _live(spec: WorkerSpec) -> ExitCode:
     token = WorkerToken(lambda: port.send(TokenRefused()))
     port = Port(Path(spec.bus_path), spec.ident, lambda file: token.set(Path(file).read_text()))
     receiving = asyncio.create_task(port.run())
-    receiving.add_done_callback(_end_deaf)
+    receiving.add_done_callback(_exit_when_disconnected)
     try:
         return await _work(spec, port, token)
     except ConfigurationFaults as faults:
@@ -79,7 +79,7 @@ async def _live(spec: WorkerSpec) -> ExitCode:
         port.close()
 
 
-def _end_deaf(receiving: "asyncio.Task[None]") -> None:
+def _exit_when_disconnected(receiving: "asyncio.Task[None]") -> None:
     """A worker that cannot hear its supervisor any more must end; it is started again."""
     if not receiving.cancelled():
         log.error("cannot receive any more", exc_info=receiving.exception())

@@ -104,7 +104,7 @@ class Runner:
         if self._reconciling:
             await asyncio.wait(self._reconciling, timeout=max(seconds - 1.0, 0.5))
         await self._context.recorder.drain(1.0)
-        self._port.send(self._sign_of_life())  # what was counted since the last one
+        self._port.send(self._heartbeat())  # what was counted since the last one
         tasks += self._reconciling
         for task in tasks:
             task.cancel()
@@ -148,7 +148,7 @@ class Runner:
         self._acknowledge()
         if absorbed.completed:
             self._port.send(Synced())
-            self._port.send(self._sign_of_life())
+            self._port.send(self._heartbeat())
 
     def _acknowledge(self) -> None:
         """Acknowledge frames in order; one that moves a key away waits while that is in flight.
@@ -281,12 +281,12 @@ class Runner:
             for key in self._queue.parked:
                 self._log.waiting(key, WAITS_FOR_CLOUD)
             self._log.summarize(loop.time())
-            self._port.send(self._sign_of_life())
+            self._port.send(self._heartbeat())
             due = loop.time() + HEARTBEAT_INTERVAL
             await asyncio.sleep(HEARTBEAT_INTERVAL)
             self._loop_lag = loop.time() - due
 
-    def _sign_of_life(self) -> Heartbeat:
+    def _heartbeat(self) -> Heartbeat:
         numbers: Numbers = {metrics.WORKER_CPU_SECONDS.name: [[[], round(time.process_time(), 3)]]}
         for counters in self._counter_sets:
             numbers |= counters.export()

@@ -17,7 +17,7 @@ from ccm.checks.context import CheckContext, once, or_none
 from ccm.checks.finding import Finding, NotChecked, failed, from_fault, ok, warning
 from ccm.cloud.dry_run import ReadingGate
 from ccm.cloud.gate import WorkerGate, invoke
-from ccm.cloud.interface import CloudProvider, NamesMissingRights, SecretReader, Volumes
+from ccm.cloud.interface import CloudProvider, ReportsMissingPermissions, SecretReader, Volumes
 from ccm.cloud.registry import load_provider
 from ccm.cloud.secrets import secret_reader
 from ccm.controllers import LIFECYCLE, NODE, SERVICE, VOLUME
@@ -173,7 +173,7 @@ class CloudRead:
     spent: Counter[str] = field(default_factory=Counter)
     answers: Mapping[str, Answer] = field(default_factory=dict)
     error: CloudError | None = None
-    missing_rights: tuple[str, ...] = ()
+    missing_permissions: tuple[str, ...] = ()
 
 
 @once
@@ -185,14 +185,14 @@ async def probe_reads(context: CheckContext) -> Sequence[CloudRead]:
         describe, size = provider.instances.describe, provider.instances.batch_size
         for sample in sample_nodes(nodes, provider.provider_ids, size):
             reads.append(await read("instances", "machines of nodes", describe, sample))
-        if isinstance(provider.instances, NamesMissingRights) and not reads[-1].error:
+        if isinstance(provider.instances, ReportsMissingPermissions) and not reads[-1].error:
             reads.append(await _read_rights("instances", provider.instances, read))
     if provider.routes and context.configures_routes:
         reads.append(await read("routes", "routes", provider.routes.list, nodes))
     if provider.load_balancers and context.runs(SERVICE):
         get = provider.load_balancers.get
         reads.append(await read("load balancers", "a load balancer", get, NO_SUCH_SERVICE))
-        if isinstance(provider.load_balancers, NamesMissingRights) and not reads[-1].error:
+        if isinstance(provider.load_balancers, ReportsMissingPermissions) and not reads[-1].error:
             rights = await _read_rights("load balancers", provider.load_balancers, read)
             reads.append(rights)
     if provider.volumes and context.runs(VOLUME):
@@ -203,15 +203,15 @@ async def probe_reads(context: CheckContext) -> Sequence[CloudRead]:
 
 
 async def _read_rights(
-    name: str, part: NamesMissingRights, read: Callable[..., Awaitable[CloudRead]]
+    name: str, part: ReportsMissingPermissions, read: Callable[..., Awaitable[CloudRead]]
 ) -> CloudRead:
     missing: list[str] = []
 
     async def find() -> None:
-        missing.extend(await invoke(part.missing_rights))
+        missing.extend(await invoke(part.missing_permissions))
 
     done = await read(name, "rights", find)
-    return replace(done, missing_rights=tuple(missing))
+    return replace(done, missing_permissions=tuple(missing))
 
 
 async def read_cloud(
@@ -269,7 +269,7 @@ def evaluate_reads(reads: Sequence[CloudRead]) -> Iterator[Finding]:
     for (report, message, remedy), met in failures.items():
         subjects = ", ".join(dict.fromkeys(read.subject for read in met))
         yield report(f"{message} {subjects}: {met[0].error}", remedy)
-    if missing := [right for read in reads for right in read.missing_rights]:
+    if missing := [right for read in reads for right in read.missing_permissions]:
         remedy = "allow them; the provider's page says what is not done without"
         yield warning(f"the cloud does not let us do all: {', '.join(missing)}", remedy)
     elif not failures:

@@ -29,7 +29,7 @@ async def check_services(context: CheckContext) -> Iterable[Finding]:
     classes, now = context.settings.load_balancer_classes, (await server_clock(context))()
     capabilities = None
     if part:
-        features, outreaching = part.supported_features, part.outreaching_annotations
+        features, outreaching = part.supported_features, part.privileged_annotations
         capabilities = Capabilities.of(context.settings, features, outreaching)
     return evaluate_services(services, classes, capabilities, await current_leader(context), now)
 

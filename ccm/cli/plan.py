@@ -86,8 +86,8 @@ def _lines(result: "Plan") -> Iterator[str]:
         yield Heading(f"{kind} {name}")
         yield from map(_field, changes)
     for change in result.cloud:
-        ports, hosts = ", ".join(change.get("ports", ())), ", ".join(change.get("hosts", ()))
-        parts = (f"{name}: {part}" for name, part in (("ports", ports), ("hosts", hosts)) if part)
+        ports, nodes = ", ".join(change.get("ports", ())), ", ".join(change.get("nodes", ()))
+        parts = (f"{name}: {part}" for name, part in (("ports", ports), ("nodes", nodes)) if part)
         about = f"{_SIGNS[change['does']]} {change['about']}, by {change['call']}"
         yield "; ".join((about, *parts))
     if result.is_complete and not result.kubernetes and not result.cloud:

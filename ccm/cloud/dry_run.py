@@ -72,7 +72,7 @@ class RecordedBalancers:
     def __init__(self, real: LoadBalancers, changes: Changes) -> None:
         self._real, self._changes = real, changes
         self.supported_features = real.supported_features
-        self.outreaching_annotations = real.outreaching_annotations
+        self.privileged_annotations = real.privileged_annotations
         self.name_for = real.name_for
 
     async def get(self, service: Service) -> Balancer | None:
@@ -81,27 +81,27 @@ class RecordedBalancers:
             return self._new(service) if planned["does"] == "create" else None
         return await invoke(self._real.get, service)
 
-    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         try:
-            there = await invoke(self._real.ensure, service, hosts)
+            there = await invoke(self._real.ensure, service, nodes)
         except WouldWrite as write:
             found = await invoke(self._real.get, service)
-            self._record(service, "update" if found else "create", str(write), hosts)
+            self._record(service, "update" if found else "create", str(write), nodes)
             warnings = tuple(getattr(write, "__notes__", ()))
             return replace(found or self._new(service), warnings=warnings)
         self._changes.pop(service.uid, None)
         return there
 
-    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
+    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         planned = self._changes.get(service.uid)
         if planned and planned["does"] == "create":
-            self._record(service, "create", planned["call"], hosts)
+            self._record(service, "create", planned["call"], nodes)
             return
         try:
-            await invoke(self._real.update_hosts, service, hosts)
+            await invoke(self._real.update_nodes, service, nodes)
             self._changes.pop(service.uid, None)
         except WouldWrite as write:
-            self._record(service, "update", str(write), hosts)
+            self._record(service, "update", str(write), nodes)
 
     async def delete(self, service: Service) -> None:
         try:
@@ -112,12 +112,12 @@ class RecordedBalancers:
     def _new(self, service: Service) -> Balancer:
         return Balancer(self.name_for(service), (Ingress(hostname=UNASSIGNED),))
 
-    def _record(self, service: Service, does: str, call: str, hosts: Sequence[Node]) -> None:
+    def _record(self, service: Service, does: str, call: str, nodes: Sequence[Node]) -> None:
         about = f"load balancer {self.name_for(service)} of {service.key}"
         change: Json = {"about": about, "does": does, "call": call}
         if does != "delete":
             ports = (f"{port.get('protocol', 'TCP')} {port.get('port')}" for port in service.ports)
-            change |= {"ports": list(ports), "hosts": sorted(node.name for node in hosts)}
+            change |= {"ports": list(ports), "nodes": sorted(node.name for node in nodes)}
         self._changes[service.uid] = change
 
 

@@ -129,7 +129,7 @@ class LoadBalancers(Protocol):
 
     supported_features: frozenset[Feature]
     """What this cloud can do; a Service that asks for another feature is refused beforehand."""
-    outreaching_annotations: frozenset[str]
+    privileged_annotations: frozenset[str]
     """Annotations by which a Service reaches what is not its own, such as security groups; with
     `--restrict-service-annotations` a Service that has one is refused beforehand.
     """
@@ -142,16 +142,16 @@ class LoadBalancers(Protocol):
         """The balancer of this Service; None when there is none of ours."""
         ...
 
-    def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer | Awaitable[Balancer]:
-        """Make the balancer what the Service asks for, with these hosts behind it.
+    def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer | Awaitable[Balancer]:
+        """Make the balancer what the Service asks for, with these nodes behind it.
 
         Reads and compares first and writes only differences: when nothing differs, no write call.
         Interrupted anywhere, a repetition converges.
         """
         ...
 
-    def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None | Awaitable[None]:
-        """Replace the hosts only; writes nothing when they are right. No balancer: `Refused`."""
+    def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None | Awaitable[None]:
+        """Replace the nodes only; writes nothing when they are right. No balancer: `Refused`."""
         ...
 
     def delete(self, service: Service) -> None | Awaitable[None]:
@@ -160,19 +160,19 @@ class LoadBalancers(Protocol):
 
 
 @runtime_checkable
-class DropsStoppedHosts(Protocol):
+class ExcludesStoppedNodes(Protocol):
     """What a `LoadBalancers` has besides, whose cloud takes no machines that are off: it is given
-    its hosts again when one of them gets or loses the shutdown taint.
+    its nodes again when one of them gets or loses the shutdown taint.
     """
 
-    drops_stopped_hosts: bool
+    excludes_stopped_nodes: bool
 
 
 @runtime_checkable
-class ReadsTogether(Protocol):
+class BatchesReads(Protocol):
     """What a `LoadBalancers` has besides that makes one read for many Services.
 
-    Then the reads with which `ensure` and `update_hosts` of N Services begin at the same time are
+    Then the reads with which `ensure` and `update_nodes` of N Services begin at the same time are
     ⌈N / `batch_size`⌉ calls.
     """
 
@@ -203,21 +203,21 @@ class ListsOwned(Protocol):
 
 
 @runtime_checkable
-class ChoosesHosts(Protocol):
-    """What a `LoadBalancers` may have besides, where Services choose among the hosts by labels."""
+class SelectsNodesByLabel(Protocol):
+    """What a `LoadBalancers` may have besides, where Services choose among the nodes by labels."""
 
-    def host_labels(self, service: Service) -> Collection[str]:
+    def selector_labels(self, service: Service) -> Collection[str]:
         """The keys of the labels that this Service chooses by; other labels are no change."""
         ...
 
 
 @runtime_checkable
-class NamesMissingRights(Protocol):
+class ReportsMissingPermissions(Protocol):
     """What an `Instances` or a `LoadBalancers` may have besides, where its reads do not show all
     rights that are needed.
     """
 
-    def missing_rights(self) -> Sequence[str] | Awaitable[Sequence[str]]:
+    def missing_permissions(self) -> Sequence[str] | Awaitable[Sequence[str]]:
         """The rights to read that the credentials lack, by the cloud's names; for `check`."""
         ...
 
@@ -258,7 +258,7 @@ class Volumes(Protocol):
 
 
 @runtime_checkable
-class MayLackZones(Protocol):
+class RegionalVolumes(Protocol):
     """What a `Volumes` has besides, whose cloud has regions only: a place without zones is then
     somewhere in its region, and not unknown.
     """

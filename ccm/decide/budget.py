@@ -1,4 +1,4 @@
-"""Who gets the next cloud call: strictly by priority, a small share for all; owners in turns."""
+"""Who gets the next cloud call: strictly by priority, a small share for all, owners in turn."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Priority(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PendingRequest:
     """A call that `worker` waits for since `since` (monotonic); `number` is the worker's own.
 
     `owner` is on whose behalf it is: the namespace of a Service, empty for the cluster.
@@ -39,7 +39,7 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Turns:
+class FairQueue:
     """Who was served when, in one class: what those who wait next are compared by."""
 
     in_order: int = 0  # calls since the last that went to a lower priority, while one waited
@@ -47,35 +47,39 @@ class Turns:
     lower_at: dict[Priority, int] = field(default_factory=dict)
     owner_at: dict[tuple[Priority, str, str], float] = field(default_factory=dict)
 
-    def next_ask(self, asks: Collection[Ask]) -> Ask:
-        """The ask to grant now, of one or more that wait.
+    def next_request(self, pending: Collection[PendingRequest]) -> PendingRequest:
+        """The request to grant now, of one or more that wait.
 
         Of `SHARE` calls, the last goes to the lower priority that was served longest ago; so a
-        higher one never waits for more than one call of a lower. An ask counts from when it came,
-        or from when its owner last got a call of this priority: so owners, and workers, take turns.
+        higher one never waits for more than one call of a lower. A request counts since it came,
+        or from when its owner last got a call of this priority: owners, and workers, take turns.
         """
-        waiting = {ask.priority for ask in asks}
+        waiting = {request.priority for request in pending}
         first = min(waiting)
         if len(waiting) > 1 and self.in_order >= SHARE - 1:
             first = min(waiting - {first}, key=lambda each: (self.lower_at.get(each, 0), each))
-        return min((ask for ask in asks if ask.priority is first), key=self._counts_from)
+        return min(
+            (request for request in pending if request.priority is first), key=self._counts_from
+        )
 
-    def grant(self, ask: Ask, asks: Collection[Ask], now: float) -> None:
-        """`ask`, one of `asks`, is granted."""
+    def grant(
+        self, request: PendingRequest, pending: Collection[PendingRequest], now: float
+    ) -> None:
+        """`request`, one of `pending`, is granted."""
         self.granted += 1
-        self.lower_at[ask.priority] = self.granted
-        if ask.priority > min(other.priority for other in asks):
+        self.lower_at[request.priority] = self.granted
+        if request.priority > min(other.priority for other in pending):
             self.in_order = 0
-        elif any(other.priority > ask.priority for other in asks):
+        elif any(other.priority > request.priority for other in pending):
             self.in_order += 1
         if len(self.owner_at) > OWNERS_KEPT:
             recent = {who: at for who, at in self.owner_at.items() if at > now - GRANT_WAIT}
             self.owner_at = recent
-        self.owner_at[ask.priority, ask.worker, ask.owner] = now
+        self.owner_at[request.priority, request.worker, request.owner] = now
 
-    def _counts_from(self, ask: Ask) -> tuple[float, float]:
-        served_at = self.owner_at.get((ask.priority, ask.worker, ask.owner), 0.0)
-        return max(ask.since, served_at), ask.since
+    def _counts_from(self, request: PendingRequest) -> tuple[float, float]:
+        served_at = self.owner_at.get((request.priority, request.worker, request.owner), 0.0)
+        return max(request.since, served_at), request.since
 
 
 def whole_tokens(bucket: Bucket, now: float) -> int:

@@ -125,8 +125,8 @@ class Sandbox:
     def is_settled(self) -> bool:
         """Whether every node is ready and the workload has what it asked for."""
         seen, count = self.workload, self.options.nodes
-        has_hosts = len(seen.service_hosts) >= count and len(seen.routed) >= count
-        has_all = bool(seen.service_address and seen.volume_zone) and has_hosts
+        has_backends = len(seen.service_backends) >= count and len(seen.routed) >= count
+        has_all = bool(seen.service_address and seen.volume_zone) and has_backends
         return has_all and self.observer.is_settled(count)
 
     def check(self) -> None:
@@ -164,7 +164,7 @@ class Sandbox:
                 row["count"] for row in counters["rows"] if row["operation"] == "ListMachines"
             ),
             "service_address": self.workload.service_address,
-            "service_hosts": len(self.workload.service_hosts),
+            "service_backends": len(self.workload.service_backends),
             "routes": len(self.workload.routed),
             "volume_zone": self.workload.volume_zone,
             "seconds_to_ready": {"p50": percentile(delays, 0.5), "p99": percentile(delays, 0.99)},

@@ -63,7 +63,7 @@ class Scenario:
             Reaction(
                 "service",
                 f"took {name} from the balancer",
-                lambda: name not in self.sandbox.workload.service_hosts,
+                lambda: name not in self.sandbox.workload.service_backends,
             ),
             Reaction("node", f"deleted Node {name}", lambda: self._node(name) is None),
             Reaction(

@@ -28,11 +28,11 @@ SERVICE: Json = {
 class WorkloadStatus:
     """The workload as it is now; empty while something is missing.
 
-    `service_hosts` are the machines behind the balancer, `routed` those with a route, by name.
+    `service_backends` are the machines behind the balancer, `routed` those with a route, by name.
     """
 
     service_address: str = ""
-    service_hosts: frozenset[str] = frozenset()
+    service_backends: frozenset[str] = frozenset()
     volume_zone: str = ""
     routed: frozenset[str] = frozenset()
 
@@ -67,10 +67,10 @@ async def observe(kube: Kube, cloud: CloudAdmin) -> WorkloadStatus:
     way_in = ingress[0] if ingress else {}
     labels: Mapping[str, str] = mapping(mapping(volume.get("metadata")).get("labels"))
     names = {machine["id"]: machine["name"] for machine in state["machines"]}
-    hosts = (host for balancer in state["load_balancers"] for host in balancer["hosts"])
+    backends = (backend for balancer in state["load_balancers"] for backend in balancer["backends"])
     return WorkloadStatus(
         service_address=text(way_in.get("ip")) or text(way_in.get("hostname")),
-        service_hosts=frozenset(names.get(host, host) for host in hosts),
+        service_backends=frozenset(names.get(backend, backend) for backend in backends),
         volume_zone=labels.get(ZONE, ""),
         routed=frozenset(names.get(r["machine_id"], r["name"]) for r in state["routes"]),
     )

@@ -1,4 +1,4 @@
-"""The one cloud budget of all workers: takes what they ask for, grants what the buckets hold."""
+"""The one cloud budget of all workers: receives their requests, grants what the buckets hold."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from ccm import metrics
 from ccm.background import call_later
 from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest, Message
 from ccm.counters import Histogram
-from ccm.decide.budget import GRANT_WAIT, Ask, Priority, Turns, whole_tokens
+from ccm.decide.budget import GRANT_WAIT, FairQueue, PendingRequest, Priority, whole_tokens
 from ccm.decide.rate_law import Bucket, next_token_in, refill, remaining, spend, throttled
 from ccm.model.objects import Json
 
@@ -46,8 +46,8 @@ class Budget:
         self._rates, self._send, self._share = rates, send, 1.0 - reserve
         self._is_responsive, self._unheard_retry = is_responsive, unheard_retry
         self._buckets: dict[str, Bucket] = {}
-        self._asks: dict[str, list[Ask]] = {}  # by class, oldest first
-        self._spending: dict[str, Spending] = {}
+        self._pending: dict[str, list[PendingRequest]] = {}  # by class, oldest first
+        self._spending: dict[str, BudgetStats] = {}
         self._logged: set[str] = set()  # classes that we complained about
         self._timer: asyncio.TimerHandle | None = None
 
@@ -62,7 +62,7 @@ class Budget:
                 continue
             size = max(burst * min(rate / per_second, 1.0), 1.0)
             self._buckets[budget] = Bucket.new(rate, size, time.monotonic())
-        self._serve()
+        self._grant_waiting()
 
     def request(self, worker: str, message: GrantRequest) -> None:
         """A worker waits for a call; it hears of it as soon as the bucket has a token."""
@@ -70,10 +70,10 @@ class Budget:
             self._complain(message.budget, "unknown budget class: its calls are never granted")
         priority = Priority(message.priority)
         now, number, owner = time.monotonic(), message.number, message.owner
-        ask = Ask(worker, number, message.budget, priority, now, owner)
-        self._asks.setdefault(ask.budget, []).append(ask)
-        self._drop_expired(ask.budget, ask.since)
-        self._serve()
+        request = PendingRequest(worker, number, message.budget, priority, now, owner)
+        self._pending.setdefault(request.budget, []).append(request)
+        self._drop_expired(request.budget, request.since)
+        self._grant_waiting()
 
     def slow_down(self, worker: str, message: CloudThrottled) -> None:
         """The cloud said that we are too fast: everybody waits, from now on."""
@@ -108,12 +108,12 @@ class Budget:
                 "the cloud has no calls left for this account; all workers wait",
                 extra={"class": message.budget, "seconds": seconds},
             )
-        self._serve()
+        self._grant_waiting()
 
     def forget(self, worker: str) -> None:
         """The worker is gone: nobody waits for its calls any more."""
-        for budget, asks in self._asks.items():
-            self._asks[budget] = [ask for ask in asks if ask.worker != worker]
+        for budget, pending in self._pending.items():
+            self._pending[budget] = [request for request in pending if request.worker != worker]
 
     def status(self, now: float) -> Json:
         """What `status` shows, per class."""
@@ -122,9 +122,9 @@ class Budget:
                 now,
                 refill(self._buckets[budget], now) if budget in self._buckets else None,
                 self._of(budget),
-                self._asks.get(budget, []),
+                self._pending.get(budget, []),
             )
-            for budget in sorted({*self._buckets, *self._asks})
+            for budget in sorted({*self._buckets, *self._pending})
         }
 
     def waits(self) -> Iterator[tuple[str, str, Histogram]]:
@@ -133,55 +133,55 @@ class Budget:
             for priority, waits in spending.waits.items():
                 yield budget, label(priority), waits.histogram
 
-    def _serve(self) -> None:
+    def _grant_waiting(self) -> None:
         """Grant what can be granted now, and come back when there is more to do."""
         now = time.monotonic()
-        next_at = [delay for budget in self._buckets for delay in self._serve_class(budget, now)]
+        next_at = [delay for budget in self._buckets for delay in self._grant_class(budget, now)]
         if self._timer:
             self._timer.cancel()
             self._timer = None
         if next_at:
-            self._timer = call_later(max(min(next_at), 0.001), self._serve)
+            self._timer = call_later(max(min(next_at), 0.001), self._grant_waiting)
 
-    def _serve_class(self, budget: str, now: float) -> Iterator[float]:
+    def _grant_class(self, budget: str, now: float) -> Iterator[float]:
         """Grant the calls of one class; yields in how many seconds there may be more to do."""
-        asks = self._drop_expired(budget, now)
-        if not asks:
+        pending = self._drop_expired(budget, now)
+        if not pending:
             return
         self._buckets[budget] = refill(self._buckets[budget], now)
-        listening = set(filter(self._is_responsive, {ask.worker for ask in asks}))
+        listening = set(filter(self._is_responsive, {request.worker for request in pending}))
         listening -= self._grant(budget, listening, now)
-        workers = {ask.worker for ask in asks}
+        workers = {request.worker for request in pending}
         if workers & listening:
             yield next_token_in(self._buckets[budget], now)
         if workers - listening:
             yield self._unheard_retry
 
-    def _drop_expired(self, budget: str, now: float) -> list[Ask]:
-        """The asks of a class without those that nobody waits for any more."""
-        asks = self._asks.get(budget, [])
-        while asks and asks[0].since < now - self._grant_wait:
-            asks.pop(0)
-        return asks
+    def _drop_expired(self, budget: str, now: float) -> list[PendingRequest]:
+        """The pending requests of a class without those that nobody waits for any more."""
+        pending = self._pending.get(budget, [])
+        while pending and pending[0].since < now - self._grant_wait:
+            pending.pop(0)
+        return pending
 
     def _grant(self, budget: str, workers: set[str], now: float) -> set[str]:
-        """Grant what the bucket has to asks of `workers`; those of them that could not be told."""
+        """Grant what the bucket has to requests of `workers`; return those it cannot reach."""
         spending, unreachable = self._of(budget), set[str]()
-        waiting = [ask for ask in self._asks[budget] if ask.worker in workers]
+        waiting = [request for request in self._pending[budget] if request.worker in workers]
         while waiting and whole_tokens(self._buckets[budget], now):
-            ask = spending.turns.next_ask(waiting)
-            if not self._send(ask.worker, Granted(ask.number, now)):
-                unreachable.add(ask.worker)  # its socket is full or gone: others have their turn
-                waiting = [each for each in waiting if each.worker != ask.worker]
+            request = spending.fair_queue.next_request(waiting)
+            if not self._send(request.worker, Granted(request.number, now)):
+                unreachable.add(request.worker)  # its socket is full or closed
+                waiting = [each for each in waiting if each.worker != request.worker]
                 continue
             self._buckets[budget] = spend(self._buckets[budget], 1)
-            spending.granted(ask, waiting, now)
-            waiting.remove(ask)
-            self._asks[budget].remove(ask)
+            spending.granted(request, waiting, now)
+            waiting.remove(request)
+            self._pending[budget].remove(request)
         return unreachable
 
-    def _of(self, budget: str) -> "Spending":
-        return self._spending.setdefault(budget, Spending())
+    def _of(self, budget: str) -> "BudgetStats":
+        return self._spending.setdefault(budget, BudgetStats())
 
     def _complain(self, budget: str, message: str) -> None:
         """Once per class: what an operator must know of a class that cannot be served."""
@@ -191,7 +191,7 @@ class Budget:
 
 
 @dataclass(slots=True)
-class Waits:
+class WaitStats:
     """How long calls of one priority waited for their grant, in seconds."""
 
     calls: int = 0
@@ -222,21 +222,23 @@ class Waits:
 
 
 @dataclass(slots=True)
-class Spending:
+class BudgetStats:
     """What became of one class since the supervisor started."""
 
     throttled: int = 0
     by_priority: Counter[Priority] = field(default_factory=Counter)
     by_worker: Counter[str] = field(default_factory=Counter)
-    waits: dict[Priority, Waits] = field(default_factory=dict)
-    turns: Turns = field(default_factory=Turns)
+    waits: dict[Priority, WaitStats] = field(default_factory=dict)
+    fair_queue: FairQueue = field(default_factory=FairQueue)
 
-    def granted(self, ask: Ask, waiting: Sequence[Ask], now: float) -> None:
-        """The call of this ask, one of those that wait, was granted at `now`."""
-        self.turns.grant(ask, waiting, now)
-        self.by_priority[ask.priority] += 1
-        self.by_worker[worker_name(ask.worker)] += 1
-        self.waits.setdefault(ask.priority, Waits()).add(now - ask.since)
+    def granted(
+        self, request: PendingRequest, waiting: Sequence[PendingRequest], now: float
+    ) -> None:
+        """The call of this request, one of those that wait, was granted at `now`."""
+        self.fair_queue.grant(request, waiting, now)
+        self.by_priority[request.priority] += 1
+        self.by_worker[worker_name(request.worker)] += 1
+        self.waits.setdefault(request.priority, WaitStats()).add(now - request.since)
 
 
 def worker_name(ident: str) -> str:
@@ -250,7 +252,7 @@ def label(priority: Priority) -> str:
 
 
 def class_status(
-    now: float, bucket: Bucket | None, spending: Spending, asks: Sequence[Ask]
+    now: float, bucket: Bucket | None, spending: BudgetStats, pending: Sequence[PendingRequest]
 ) -> Json:
     """One class as `status` shows it; without a bucket it is unknown and never granted."""
     return {
@@ -260,16 +262,16 @@ def class_status(
         "granted_by_worker": dict(sorted(spending.by_worker.items())),
         "throttled": spending.throttled,
         "waits": {label(p): waits.status() for p, waits in sorted(spending.waits.items())},
-        "waiting": dict(Counter(worker_name(ask.worker) for ask in asks)),
-        "queue": _queue_status(now, asks),
+        "waiting": dict(Counter(worker_name(request.worker) for request in pending)),
+        "queue": _queue_status(now, pending),
     }
 
 
-def _queue_status(now: float, asks: Sequence[Ask]) -> list[Json]:
+def _queue_status(now: float, pending: Sequence[PendingRequest]) -> list[Json]:
     """One entry a worker and priority: how many calls wait, and the longest of their waits."""
-    groups: dict[tuple[str, Priority], list[Ask]] = {}
-    for ask in asks:
-        groups.setdefault((worker_name(ask.worker), ask.priority), []).append(ask)
+    groups: dict[tuple[str, Priority], list[PendingRequest]] = {}
+    for request in pending:
+        groups.setdefault((worker_name(request.worker), request.priority), []).append(request)
     return [
         {
             "worker": worker,

@@ -151,14 +151,14 @@ class _Template:
         with _safe_path():
             self._process.start()
         theirs.close()
-        self._said_so = False
+        self._is_ready = False
 
     def is_loaded(self) -> bool:
         """Whether it can fork; never, when it ended without having said so."""
-        if not self._said_so and self._connection.poll():
+        if not self._is_ready and self._connection.poll():
             with suppress(EOFError, OSError):
-                self._said_so = self._connection.recv() == 0
-        return self._said_so
+                self._is_ready = self._connection.recv() == 0
+        return self._is_ready
 
     async def loaded(self) -> None:
         """Wait until it has loaded, or ended."""

@@ -78,7 +78,7 @@ async def test_none_starves_while_nodes_churn_faster_than_the_cloud_takes_writes
             await until("they are served", lambda: has_address(env, SERVICES, names), 8.0 * times)
             await env.admin.reset_counters()
             began = time.monotonic()
-            await until("hosts are updated", lambda: has_written(env, 9 * FEW_WRITES))
+            await until("backends are updated", lambda: has_written(env, 9 * FEW_WRITES))
             meanwhile, seconds = await writes(env), time.monotonic() - began
             await asyncio.gather(*(env.api.request("DELETE", f"{SERVICES}/{n}") for n in names))
             await until("they are gone", lambda: has_no_balancer(env), 8.0 * times)

@@ -12,9 +12,9 @@ from ccm.decide.budget import (
     GRANT_WAIT,
     OWNERS_KEPT,
     SHARE,
-    Ask,
+    FairQueue,
+    PendingRequest,
     Priority,
-    Turns,
     whole_tokens,
 )
 from ccm.decide.rate_law import (
@@ -28,8 +28,10 @@ from ccm.decide.rate_law import (
 )
 
 
-def ask(worker: str, priority: Priority = Priority.ROUTE, since: float = 100.0) -> Ask:
-    return Ask(worker, 1, "read", priority, since)
+def request(
+    worker: str, priority: Priority = Priority.ROUTE, since: float = 100.0
+) -> PendingRequest:
+    return PendingRequest(worker, 1, "read", priority, since)
 
 
 def bucket(per_second: float = 10.0, burst: int = 5, now: float = 100.0) -> Bucket:
@@ -37,17 +39,19 @@ def bucket(per_second: float = 10.0, burst: int = 5, now: float = 100.0) -> Buck
 
 
 def granted_to(
-    bucket: Bucket, asks: list[Ask], now: float, turns: Turns | None = None
+    bucket: Bucket, pending: list[PendingRequest], now: float, fair_queue: FairQueue | None = None
 ) -> list[str]:
-    return [ask.worker for ask in granted(bucket, asks, now, turns or Turns())]
+    return [request.worker for request in granted(bucket, pending, now, fair_queue or FairQueue())]
 
 
-def granted(bucket: Bucket, asks: list[Ask], now: float, turns: Turns) -> list[Ask]:
+def granted(
+    bucket: Bucket, pending: list[PendingRequest], now: float, fair_queue: FairQueue
+) -> list[PendingRequest]:
     """What is granted at once, in order."""
-    waiting, found = list(asks), list[Ask]()
-    for _ in range(min(whole_tokens(bucket, now), len(asks))):
-        found.append(turns.next_ask(waiting))
-        turns.grant(found[-1], waiting, now)
+    waiting, found = list(pending), list[PendingRequest]()
+    for _ in range(min(whole_tokens(bucket, now), len(pending))):
+        found.append(fair_queue.next_request(waiting))
+        fair_queue.grant(found[-1], waiting, now)
         waiting.remove(found[-1])
     return found
 
@@ -55,10 +59,10 @@ def granted(bucket: Bucket, asks: list[Ask], now: float, turns: Turns) -> list[A
 # How much.
 
 
-def granting(bucket: Bucket, asks: int, now: float) -> tuple[Bucket, int]:
-    """What is left after so many asks, and how many of them were granted."""
+def granting(bucket: Bucket, pending: int, now: float) -> tuple[Bucket, int]:
+    """What is left after so many pending, and how many of them were granted."""
     bucket = refill(bucket, now)
-    granted = len(granted_to(bucket, [ask("a")] * asks, now))
+    granted = len(granted_to(bucket, [request("a")] * pending, now))
     return spend(bucket, granted), granted
 
 
@@ -112,72 +116,74 @@ def test_the_next_call_is_there_when_it_was_announced(rate: float, burst: int) -
 
 
 def test_the_most_important_ask_goes_first_whatever_the_order_of_arrival() -> None:
-    asks = [ask(priority.name, priority) for priority in reversed(Priority)]
-    order = granted_to(bucket(burst=6), asks, 100.0)
+    pending = [request(priority.name, priority) for priority in reversed(Priority)]
+    order = granted_to(bucket(burst=6), pending, 100.0)
     assert order == [priority.name for priority in Priority]
 
 
 def test_of_equals_the_one_that_came_first_goes_first() -> None:
-    asks = [ask("late", since=99.0), ask("early", since=98.0)]
-    assert granted_to(bucket(burst=1), asks, 100.0) == ["early"]
+    pending = [request("late", since=99.0), request("early", since=98.0)]
+    assert granted_to(bucket(burst=1), pending, 100.0) == ["early"]
 
 
 @pytest.mark.parametrize("key", ["worker", "owner"])
 def test_workers_and_owners_of_a_priority_take_turns(key: str) -> None:
     many, few = (
-        replace(ask(name if key == "worker" else "a", since=since), owner=name)
+        replace(request(name if key == "worker" else "a", since=since), owner=name)
         for name, since in (("many", 100.0), ("few", 100.5))
     )
-    turns, order = Turns(), list[str]()
+    fair_queue, order = FairQueue(), list[str]()
     waiting = [many] * 20 + [few] * 3
     for second in range(8):
-        (one,) = granted(bucket(burst=1), waiting, 101.0 + second, turns)
+        (one,) = granted(bucket(burst=1), waiting, 101.0 + second, fair_queue)
         waiting.remove(one)
         order.append(getattr(one, key))
     assert order == ["many", "few"] * 3 + ["many"] * 2
 
 
 def test_a_backlog_delays_a_more_important_ask_by_one_call_at_most() -> None:
-    backlog = [ask("route")] * 500 + [ask("refresh", Priority.REFRESH)] * 500
-    turns = Turns()
-    granted(bucket(burst=57), backlog, 100.0, turns)
-    late = [ask("service", Priority.LB_ENSURE, since=200.0)] * 8
-    order = granted_to(bucket(burst=9), [*backlog, *late], 200.0, turns)
+    backlog = [request("route")] * 500 + [request("refresh", Priority.REFRESH)] * 500
+    fair_queue = FairQueue()
+    granted(bucket(burst=57), backlog, 100.0, fair_queue)
+    late = [request("service", Priority.LB_ENSURE, since=200.0)] * 8
+    order = granted_to(bucket(burst=9), [*backlog, *late], 200.0, fair_queue)
     assert order.count("service") == 8
 
 
 def test_every_priority_has_its_share_under_endless_demand_of_all() -> None:
-    asks = [ask(each.name, each) for each in Priority for _ in range(500)]
-    order = Counter(granted_to(bucket(burst=500), asks, 100.0))
+    pending = [request(each.name, each) for each in Priority for _ in range(500)]
+    order = Counter(granted_to(bucket(burst=500), pending, 100.0))
     assert min(order[each.name] for each in Priority) >= 500 / SHARE / (len(Priority) - 1)
     assert order["NODE_INIT"] == 500 - 500 // SHARE
 
 
 @given(
     st.integers(1, 50),
-    st.lists(st.builds(ask, st.text("abc"), st.sampled_from(Priority)), max_size=60),
+    st.lists(st.builds(request, st.text("abc"), st.sampled_from(Priority)), max_size=60),
 )
-def test_everything_there_is_is_given_while_somebody_waits(burst: int, asks: list[Ask]) -> None:
-    found = granted(bucket(burst=burst), asks, 100.0, Turns())
-    assert len(found) == min(burst, len(asks))
-    assert Counter(found) <= Counter(asks)
+def test_everything_there_is_is_given_while_somebody_waits(
+    burst: int, pending: list[PendingRequest]
+) -> None:
+    found = granted(bucket(burst=burst), pending, 100.0, FairQueue())
+    assert len(found) == min(burst, len(pending))
+    assert Counter(found) <= Counter(pending)
 
 
 def test_owners_of_long_ago_are_forgotten() -> None:
-    turns = Turns()
+    fair_queue = FairQueue()
     for number in range(3 * OWNERS_KEPT):
-        one = replace(ask("a"), owner=f"ns-{number}")
-        turns.grant(one, [one], 100.0 + number)
-    assert len(turns.owner_at) <= OWNERS_KEPT + 1
+        one = replace(request("a"), owner=f"ns-{number}")
+        fair_queue.grant(one, [one], 100.0 + number)
+    assert len(fair_queue.owner_at) <= OWNERS_KEPT + 1
 
 
 def test_owners_are_forgotten_of_whom_no_call_can_wait_and_no_others() -> None:
-    turns = Turns()
+    fair_queue = FairQueue()
     for number in range(OWNERS_KEPT + 2):
-        assert len(turns.owner_at) == number
-        one = replace(ask("a"), owner=f"ns-{number}")
-        turns.grant(one, [one], 100.0 + number)
-    assert {owner for _, _, owner in turns.owner_at} == {
+        assert len(fair_queue.owner_at) == number
+        one = replace(request("a"), owner=f"ns-{number}")
+        fair_queue.grant(one, [one], 100.0 + number)
+    assert {owner for _, _, owner in fair_queue.owner_at} == {
         f"ns-{OWNERS_KEPT + 1 - ago}" for ago in range(int(GRANT_WAIT))
     }
 
@@ -205,7 +211,7 @@ def busy(rate: float = 10.0, burst: int = 5, seconds: float = 20.0) -> tuple[Buc
 def test_a_refusal_opens_the_circuit_for_as_long_as_the_cloud_says() -> None:
     slower = throttled(bucket(10.0), 2.0, 100.0, 100.0)
     assert (slower.tokens, slower.open_until) == (0.0, 102.0)
-    assert granted_to(slower, [ask("a")], 101.9) == []
+    assert granted_to(slower, [request("a")], 101.9) == []
 
 
 def test_without_a_word_of_the_cloud_refusals_in_a_row_open_it_for_longer_each_time() -> None:

@@ -63,7 +63,15 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 PLAN = Plan(
     [Change("Node", HOSTILE, HOSTILE, None, {"a": HOSTILE}), Change("Node", HOSTILE, "", 1, None)],
-    [{"does": "create", "call": HOSTILE, "about": HOSTILE, "ports": [HOSTILE], "hosts": [HOSTILE]}],
+    [
+        {
+            "does": "create",
+            "call": HOSTILE,
+            "about": HOSTILE,
+            "ports": [HOSTILE],
+            "nodes": [HOSTILE],
+        }
+    ],
     [HOSTILE],
     {HOSTILE: HOSTILE},
     {"cloud_reads": 4},

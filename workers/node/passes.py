@@ -49,7 +49,7 @@ class MonitorPass:
         self._unconfirmed = set[tuple[str, str]]()  # names and UIDs that `describe` called gone
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
         self._pause = context.changes.hinted_sleep()
-        self._may_hasten = True
+        self._can_run_early = True
         self._ready: set[str] = set()  # names of Nodes that were Ready when last seen
 
     def saw(self, node: Node) -> None:
@@ -58,8 +58,8 @@ class MonitorPass:
             self._ready.add(node.name)
         elif node.name in self._ready:
             self._ready.remove(node.name)
-            if self._may_hasten:
-                self._may_hasten = False
+            if self._can_run_early:
+                self._can_run_early = False
                 self._pause.wake()
 
     def forget(self, name: str) -> None:
@@ -75,7 +75,7 @@ class MonitorPass:
         """Pass after pass, while this worker leads."""
         while True:
             was_hinted = await self._pause.sleep(self._context.settings.node_monitor_period)
-            self._may_hasten = not was_hinted
+            self._can_run_early = not was_hinted
             await self._context.performer.permission.wait()
             await self._pass()
 

@@ -180,7 +180,7 @@ class RouteController:
         if network:
             return await self._free(key, network)
         cidrs = self._state.pod_cidrs.get(key)
-        return await self._serve(cidrs) if cidrs else self._leave(key)
+        return await self._reconcile_node(cidrs) if cidrs else self._on_node_deleted(key)
 
     async def _compare_all(self) -> Result:
         """List the cloud's routes and queue every key that has something to do."""
@@ -218,7 +218,7 @@ class RouteController:
             if any(plan_orphans(network, self._state, {})):
                 yield f"{ORPHAN}{network}"
 
-    async def _serve(self, cidrs: PodCidrs) -> Result:
+    async def _reconcile_node(self, cidrs: PodCidrs) -> Result:
         """Give a Node its routes and its condition; tell people why it cannot be."""
         node = cidrs.node
         if node.is_foreign(self._state.provider_ids):
@@ -239,7 +239,7 @@ class RouteController:
             now = self._state.pod_cidrs.get(node.name)
             return plan(now, self._state, failures) if now else iter(())
 
-        if not await self._steps.work_off(node.name, planned, failures):
+        if not await self._steps.run_until_done(node.name, planned, failures):
             return Result("waits for a list that is newer than the change", is_done=False)
         return self._conclude(self._state.pod_cidrs.get(node.name) or cidrs, failures)
 
@@ -254,7 +254,7 @@ class RouteController:
         told = "; ".join(f"{cidr}: {cause}" for cidr, cause in causes.items())
         return Result(told or "routed", is_done=not causes)
 
-    def _leave(self, name: str) -> Result:
+    def _on_node_deleted(self, name: str) -> Result:
         """A Node is gone: its routes are found to be lost by the next list."""
         self._steps.refused.pop(name, None)
         return Result("it is gone")
@@ -262,11 +262,11 @@ class RouteController:
     async def _free(self, key: str, network: Network) -> Result:
         """Delete the routes to a network that lead nowhere."""
         failures: Failures = {}
-        is_through = await self._steps.work_off(
+        is_done = await self._steps.run_until_done(
             key, lambda: plan_orphans(network, self._state, failures), failures
         )
         _raise_worst(failures)
-        return Result("nothing lost on it" if is_through else "waits for a newer list", is_through)
+        return Result("nothing lost on it" if is_done else "waits for a newer list", is_done)
 
     def _overlapping(self, cidrs: PodCidrs | None) -> set[str]:
         if cidrs is None:

@@ -63,7 +63,7 @@ class Steps:
         except Refused as error:
             raise CloudError(str(error)) from error
 
-    async def work_off(
+    async def run_until_done(
         self, key: str, planned: Callable[[], Iterator[Action]], failures: Failures
     ) -> bool:
         """Perform action after action, each planned on what is then there; failures are `failures`.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from ccm.bus.frames import Message
-from ccm.cloud.interface import ChoosesHosts, DropsStoppedHosts, LoadBalancers
+from ccm.cloud.interface import ExcludesStoppedNodes, LoadBalancers, SelectsNodesByLabel
 from ccm.controllers import SERVICE
 from ccm.decide.backoff import Backoff
 from ccm.errors import Refused, RetryAfter
@@ -27,7 +27,7 @@ from ccm.model.rbac import PolicyRule
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
-from workers.service.hosts import TO_BE_DELETED_TAINT, Hosts, HostSet
+from workers.service.backends import TO_BE_DELETED_TAINT, Backends, BackendSet
 from workers.service.plan import (
     SPEC_FIELDS,
     Action,
@@ -38,10 +38,10 @@ from workers.service.plan import (
     EnsureBalancer,
     PlannedStep,
     Refuse,
-    UpdateHosts,
+    UpdateNodes,
+    mass_deletion_reason,
     plan,
     relevant_spec,
-    why_not_believed,
 )
 from workers.service.state import Refusal, ServiceState, summarize
 from workers.service.steps import ServiceSteps, attempted, ensure_failed
@@ -63,7 +63,7 @@ _SERVICE: tuple[FieldPath, ...] = (
 _NODE: tuple[FieldPath, ...] = (
     *NODE_IDENTITY_PATHS,
     ("metadata", "deletionTimestamp"),
-    ("metadata", "labels"),  # a provider may choose hosts by them
+    ("metadata", "labels"),  # a provider may choose backends by them
     ("spec", "taints", ("key", TO_BE_DELETED_TAINT)),
     ("spec", "taints", ("key", SHUTDOWN_TAINT)),
     ("spec", "taints", ("key", UNINITIALIZED_TAINT)),
@@ -96,18 +96,20 @@ def concurrency(settings: Settings) -> int:
 class ServiceController:
     """Keeps one balancer for each Service that wants one.
 
-    All work on a balancer is the reconcile of its Service's key, so a host update, an ensure and a
-    deletion never overlap.
+    All work on a load balancer is the reconcile of its Service's key: creation, updates and
+    deletions never overlap.
     """
 
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context = context
-        features, outreaching = balancers.supported_features, balancers.outreaching_annotations
+        features, outreaching = balancers.supported_features, balancers.privileged_annotations
         capabilities = Capabilities.of(context.settings, features, outreaching)
         self._capabilities = replace(capabilities, timings=context.timings)
         self._holders = context.machine_holders()
-        minds_power = isinstance(balancers, DropsStoppedHosts) and balancers.drops_stopped_hosts
-        self._hosts = HostSet(
+        minds_power = (
+            isinstance(balancers, ExcludesStoppedNodes) and balancers.excludes_stopped_nodes
+        )
+        self._backends = BackendSet(
             context.provider.provider_ids,
             self._holders.holder,
             partial(context.store.view, Node),
@@ -116,7 +118,7 @@ class ServiceController:
         )
         self._states: dict[str, ServiceState] = {}
         self._steps = ServiceSteps(context, balancers)
-        self._chooser = balancers if isinstance(balancers, ChoosesHosts) else None
+        self._chooser = balancers if isinstance(balancers, SelectsNodesByLabel) else None
         # Comparing what is most likely right leaves room for what is new.
         self._checks = asyncio.Semaphore(max(1, concurrency(context.settings) // 2))
         self._is_mass_deletion = False
@@ -130,27 +132,27 @@ class ServiceController:
         if kind == "Service":
             service = self._service(key)
             if self._chooser and service and service.type == "LoadBalancer":
-                self._hosts.choose_by(self._chooser.host_labels(service))
+                self._backends.choose_by(self._chooser.selector_labels(service))
             is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
             return () if is_known else (key,)
         node = self._context.store.view(Node, key)
         self._holders.update(key, node)
-        self._hosts.update(key, node)
+        self._backends.update(key, node)
         return ()
 
     async def run(self) -> None:
-        """After changes of Nodes, enqueue the Services whose balancers have other hosts.
+        """After changes of Nodes, enqueue the Services whose balancers have other backends.
 
         Each of them has its turn, also when Nodes go on changing before it comes. So do those that
         have waited for Nodes.
         """
         while True:
-            await self._hosts.debounced()
+            await self._backends.debounced()
             for key, state in self._states.items():
-                if state.hosts_sent is None and state.held_since is not None:
+                if state.backends_sent is None and state.held_since is not None:
                     self._context.queue.add(key)
-                if state.hosts_sent not in (None, self._hosts.current()):
-                    self._states[key] = replace(state, is_host_update_due=True)
+                if state.backends_sent not in (None, self._backends.current()):
+                    self._states[key] = replace(state, is_backend_update_due=True)
                     self._context.queue.add(key)
 
     def on_message(self, message: Message) -> None:
@@ -163,7 +165,7 @@ class ServiceController:
     def status(self) -> Json:
         return {
             "objects": self._context.store.count("Service"),
-            "hosts": len(self._hosts),
+            "backends": len(self._backends),
             "balancers": sum(state.owner is not None for state in self._states.values()),
             **self._steps.totals,
             "services": summarize(self._states, time.monotonic()),
@@ -171,20 +173,20 @@ class ServiceController:
 
     def details(self, key: str) -> Json:
         service, state = self._service(key), self._state(key)
-        applied, refusal, hosts = state.last_applied, state.refusal, state.current_hosts
+        applied, refusal, backends = state.last_applied, state.refusal, state.current_backends
         there = "being deleted" if service and service.is_being_deleted else "there"
         now = time.monotonic()
         return {
             "service": there if service else "there is none",
             "balancer": f"compared {now - applied.at:.0f} s ago"
-            if hosts and applied
+            if backends and applied
             else "none known",
-            **({"current hosts": _names(hosts)} if hosts else {}),
+            **({"current backends": _names(backends)} if backends else {}),
             **({"warnings": "; ".join(state.warnings)} if state.warnings else {}),
             **(
                 {"refused": f"{now - refusal.at:.0f} s ago: {refusal.why}"}
                 if refusal
-                else {"desired hosts": _names(self._hosts.current())}
+                else {"desired backends": _names(self._backends.current())}
             ),
         }
 
@@ -211,8 +213,8 @@ class ServiceController:
                     self._remember_refusal(service, why)
                     self._context.recorder.record(ensure_failed(service, why))
                     raise Refused(why)
-                case UpdateHosts() if not (
-                    self._state(key).is_host_update_due or self._hosts.is_debounced
+                case UpdateNodes() if not (
+                    self._state(key).is_backend_update_due or self._backends.is_debounced
                 ):
                     message = "waits until no Node has changed for a moment"
                     return Result(message, False, self._context.timings.node_debounce_limit)
@@ -226,7 +228,7 @@ class ServiceController:
                     async with self._checks:
                         await self._perform(key, check)
                 case action:
-                    self._states[key] = replace(self._state(key), is_host_update_due=False)
+                    self._states[key] = replace(self._state(key), is_backend_update_due=False)
                     if result := await self._perform(key, action):
                         return result
         return Result("does not converge: another client reverts it", False, REVERTED_RETRY)
@@ -240,8 +242,8 @@ class ServiceController:
             self._states[key] = state
         else:
             self._states.pop(key, None)
-        hosts = self._hosts.current()
-        return plan(service, hosts, state, self._capabilities, time.monotonic())
+        backends = self._backends.current()
+        return plan(service, backends, state, self._capabilities, time.monotonic())
 
     def _until_initialized(self, service: Service) -> float:
         """Seconds for which a new Service waits for Nodes; one whose balancer is begun never does.
@@ -249,12 +251,12 @@ class ServiceController:
         Made sooner it would have the fewest of them, and be changed for all others.
         """
         state, now = self._state(service.key), time.monotonic()
-        if state.hosts_sent is not None or service.ingress:
+        if state.backends_sent is not None or service.ingress:
             return 0.0
         since = now if state.held_since is None else state.held_since
         self._states[service.key] = replace(state, held_since=since)
         limit = since + self._context.timings.node_initialization_limit
-        return min(limit, self._hosts.initialized_by()) - now
+        return min(limit, self._backends.initialized_by()) - now
 
     async def _perform(self, key: str, action: Action) -> Result | None:
         """Perform one action; a result when that ends the reconcile."""
@@ -263,8 +265,8 @@ class ServiceController:
         before = self._states[key] = attempted(self._state(key), action)
         after, outcome = await self._steps.perform(before, action)
         # Nodes may have changed meanwhile: whether an update is due is only `run`'s to say.
-        is_due = self._state(key).is_host_update_due
-        self._states[key] = replace(after, is_host_update_due=is_due)
+        is_due = self._state(key).is_backend_update_due
+        self._states[key] = replace(after, is_backend_update_due=is_due)
         had_no_room = before.refusal is not None and before.refusal.is_quota_exceeded
         if isinstance(action, DeleteBalancer) or (had_no_room and not after.refusal):
             self._retry_for_quota()
@@ -274,8 +276,8 @@ class ServiceController:
         """What the plan refuses is shown like what the cloud does."""
         state = self._state(service.key)
         if state.refusal is None or state.refusal.why != why:
-            hosts = self._hosts.current()
-            refusal = Refusal(relevant_spec(service), hosts, time.monotonic(), why)
+            backends = self._backends.current()
+            refusal = Refusal(relevant_spec(service), backends, time.monotonic(), why)
             self._states[service.key] = replace(state, refusal=refusal)
 
     def _forget_refusal(self, key: str) -> None:
@@ -300,7 +302,7 @@ class ServiceController:
             for key, owner in owners.items()
             if not owner.is_being_deleted and not self._context.store.get("Service", key)
         ]
-        why = why_not_believed(len(missing), len(owners))
+        why = mass_deletion_reason(len(missing), len(owners))
         if why and not self._is_mass_deletion:
             log.error("balancers kept", extra={"why": why})
         self._is_mass_deletion = bool(why)
@@ -322,5 +324,5 @@ class ServiceController:
         return self._context.store.view(Service, key)
 
 
-def _names(hosts: Hosts) -> str:
-    return ", ".join(hosts.names) or "none"
+def _names(backends: Backends) -> str:
+    return ", ".join(backends.names) or "none"

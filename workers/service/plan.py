@@ -13,7 +13,7 @@ from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
 from ccm.settings import Settings
-from workers.service.hosts import Hosts
+from workers.service.backends import Backends
 from workers.service.state import LastApplied, ServiceState
 from workers.timings import Timings
 
@@ -97,16 +97,16 @@ class EnsureBalancer:
     """Create or update the balancer; `is_check` when it most likely is as it should be."""
 
     service: Service
-    hosts: Hosts
+    backends: Backends
     is_check: bool
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateHosts:
-    """Give the balancer these hosts, and nothing else."""
+class UpdateNodes:
+    """Give the balancer these backends, and nothing else."""
 
     service: Service
-    hosts: Hosts
+    backends: Backends
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +155,14 @@ class Done:
 
 
 ServiceWrite = AddFinalizer | RemoveFinalizer | SetStatus
-CloudCall = EnsureBalancer | UpdateHosts | DeleteBalancer | FindBalancer
+CloudCall = EnsureBalancer | UpdateNodes | DeleteBalancer | FindBalancer
 Action = ServiceWrite | CloudCall | ConfirmGone | Forget
 PlannedStep = Action | Refuse | Done
 
 
 def plan(
     service: Service | None,
-    hosts: Hosts,
+    backends: Backends,
     state: ServiceState,
     capabilities: Capabilities,
     now: float,
@@ -174,7 +174,7 @@ def plan(
         return Done("not found")
     if service.is_being_deleted or not wants_balancer(service, capabilities.classes):
         return _clean_up(service, state, capabilities)
-    return _provide(service, hosts, state, capabilities, now)
+    return _provide(service, backends, state, capabilities, now)
 
 
 def is_of_our_class(service: Service, classes: Collection[str]) -> bool:
@@ -211,7 +211,7 @@ def why_unsupported(service: Service, capabilities: Capabilities) -> str:
     )
 
 
-def why_not_believed(missing: int, known: int) -> str:
+def mass_deletion_reason(missing: int, known: int) -> str:
     """Why nothing is concluded from so many missing Services; empty when they are believed."""
     if missing <= 1 or missing <= MASS_DELETION_SHARE * known:
         return ""
@@ -268,28 +268,32 @@ def _clean_up(service: Service, state: ServiceState, capabilities: Capabilities)
 
 
 def _provide(
-    service: Service, hosts: Hosts, state: ServiceState, capabilities: Capabilities, now: float
+    service: Service,
+    backends: Backends,
+    state: ServiceState,
+    capabilities: Capabilities,
+    now: float,
 ) -> PlannedStep:
     applied, wanted = state.last_applied, relevant_spec(service)
-    has_hosts = applied is not None and applied.hosts == hosts
+    has_backends = applied is not None and applied.backends == backends
     refused_since = now - capabilities.timings.refusal_retry_period
-    if why := _refused_before(state, hosts, wanted, refused_since) or why_unsupported(
+    if why := _refused_before(state, backends, wanted, refused_since) or why_unsupported(
         service, capabilities
     ):
-        # What it has keeps serving as it is, so the hosts behind it stay right.
-        is_left_behind = service.has_finalizer and not has_hosts
-        return UpdateHosts(service, hosts) if is_left_behind else Refuse(service, why)
+        # What it has keeps serving as it is, so the backends behind it stay right.
+        is_left_behind = service.has_finalizer and not has_backends
+        return UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)
     if not service.has_finalizer:
         return AddFinalizer(service)
     if applied is None or applied.relevant_spec != wanted:
-        return EnsureBalancer(service, hosts, is_check=applied is None and bool(service.ingress))
+        return EnsureBalancer(service, backends, is_check=applied is None and bool(service.ingress))
     status = _outstanding_status(service, applied)
     if status and not applied.is_status_tried:
-        return status  # before its hosts, which may change for ever
-    if not has_hosts:
-        return UpdateHosts(service, hosts)
+        return status  # before its backends, which may change for ever
+    if not has_backends:
+        return UpdateNodes(service, backends)
     if now - applied.at >= capabilities.timings.balancer_resync_period:
-        return EnsureBalancer(service, hosts, is_check=True)
+        return EnsureBalancer(service, backends, is_check=True)
     return status or Done("has its load balancer")
 
 
@@ -301,10 +305,10 @@ def _outstanding_status(service: Service, applied: LastApplied) -> SetStatus | N
     return None if service.ingress == applied.stored_ingress else SetStatus(service, ingress)
 
 
-def _refused_before(state: ServiceState, hosts: Hosts, wanted: Json, since: float) -> str:
+def _refused_before(state: ServiceState, backends: Backends, wanted: Json, since: float) -> str:
     """What the cloud has said no to `since` then, if that would still be asked for; else empty."""
     refusal = state.refusal
-    if refusal is None or refusal.relevant_spec != wanted or refusal.hosts != hosts:
+    if refusal is None or refusal.relevant_spec != wanted or refusal.backends != backends:
         return ""
     return refusal.why if refusal.at > since else ""
 

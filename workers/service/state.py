@@ -7,7 +7,7 @@ from heapq import nsmallest
 
 from ccm.model.objects import Json, text
 from ccm.model.service import Service
-from workers.service.hosts import Hosts
+from workers.service.backends import Backends
 
 MAX_SERVICES_SHOWN = 20
 MAX_ADDRESSES_SHOWN = 4  # of one balancer
@@ -17,14 +17,14 @@ MAX_ADDRESSES_SHOWN = 4  # of one balancer
 class LastApplied:
     """What a balancer was made for when the cloud last agreed.
 
-    `relevant_spec` is None when only its hosts are known to be right. `ingress` is what the status
-    has to say, None when that is not ours to write; `stored_ingress` is what the API server made
-    of it; `is_status_tried` once it was sent there, whatever came of it. `is_refused`: no balancer
-    took these hosts.
+    `relevant_spec` is None when only its backends are known to be right. `ingress` is what the
+    status has to say, None when that is not ours to write; `stored_ingress` is what the API server
+    made of it; `is_status_tried` once it was sent there, whatever came of it. `is_refused`: no load
+    balancer took these backends.
     """
 
     relevant_spec: Json | None
-    hosts: Hosts
+    backends: Backends
     at: float
     ingress: list[Json] | None = None
     stored_ingress: list[Json] | None = None
@@ -37,7 +37,7 @@ class Refusal:
     """What the cloud refused to do, and why; it is asked again some time after `at`."""
 
     relevant_spec: Json
-    hosts: Hosts
+    backends: Backends
     at: float
     why: str
     is_quota_exceeded: bool = False
@@ -55,14 +55,16 @@ class ServiceState:
     is_deleted: bool = False  # the owner's balancer was deleted
     is_owner_gone: bool = False  # the API server itself says that the owner does not exist
     held_since: float | None = None  # since when its first balancer waits for Nodes
-    hosts_sent: Hosts | None = None  # what the balancer was last to get, whether that worked or not
-    is_host_update_due: bool = False  # may update its hosts once, debounced or not
+    backends_sent: Backends | None = (
+        None  # what the balancer was last to get, whether that worked or not
+    )
+    is_backend_update_due: bool = False  # may update its backends once, debounced or not
 
     @property
-    def current_hosts(self) -> Hosts | None:
+    def current_backends(self) -> Backends | None:
         """Those of its balancer, as far as they are known."""
         applied = self.last_applied
-        return None if applied is None or applied.is_refused else applied.hosts
+        return None if applied is None or applied.is_refused else applied.backends
 
 
 class Phase(IntEnum):
@@ -104,7 +106,7 @@ def _entry(key: str, state: ServiceState, now: float) -> Json:
         "service": key,
         "state": _phase(state).name.lower(),
         "seconds_ago": round(now - answered_at, 1) if answered_at > 0 else None,
-        "hosts": len(state.current_hosts.names) if state.current_hosts else 0,
+        "backends": len(state.current_backends.names) if state.current_backends else 0,
         "addresses": _addresses(state),
         "why": state.refusal.why if state.refusal else "",
     }

@@ -30,7 +30,7 @@ from ccm.model.objects import Json, expect_same, mapping, replace_seen
 from ccm.model.service import FINALIZER, Service
 from ccm.model.writes import Patch
 from workers.controller import ControllerContext, Result
-from workers.service.hosts import Hosts
+from workers.service.backends import Backends
 from workers.service.plan import (
     Action,
     AddFinalizer,
@@ -42,7 +42,7 @@ from workers.service.plan import (
     RemoveFinalizer,
     ServiceWrite,
     SetStatus,
-    UpdateHosts,
+    UpdateNodes,
     left_alone,
     relevant_spec,
 )
@@ -60,11 +60,11 @@ Outcome = Result | None  # the reconcile ends, unless None
 def attempted(state: ServiceState, action: Action) -> ServiceState:
     """What is known as soon as `action` is tried, whatever comes of it."""
     match action:
-        case EnsureBalancer(service, hosts):
+        case EnsureBalancer(service, backends):
             owner = state.owner or service
-            return replace(state, owner=owner, is_deleted=False, hosts_sent=hosts)
-        case UpdateHosts(_, hosts):
-            return replace(state, hosts_sent=hosts)
+            return replace(state, owner=owner, is_deleted=False, backends_sent=backends)
+        case UpdateNodes(_, backends):
+            return replace(state, backends_sent=backends)
         case SetStatus() if state.last_applied:
             return replace(state, last_applied=replace(state.last_applied, is_status_tried=True))
         case DeleteBalancer(service):
@@ -78,7 +78,7 @@ class ServiceSteps:
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context, self._balancers = context, balancers
         self._record = context.recorder.record
-        self.totals = {"ensured": 0, "host_updates": 0, "deleted": 0}
+        self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
     async def perform(self, state: ServiceState, action: Action) -> tuple[ServiceState, Outcome]:
         """Perform `action` on a state that is `attempted`; an error raised leaves it as it is."""
@@ -87,8 +87,8 @@ class ServiceSteps:
                 return await self._write(state, action), None
             case EnsureBalancer():
                 return await self._ensure(state, action), None
-            case UpdateHosts():
-                return await self._update_hosts(state, action), None
+            case UpdateNodes():
+                return await self._update_nodes(state, action), None
             case DeleteBalancer():
                 return await self._delete(state, action), None
             case ConfirmGone(service):
@@ -131,11 +131,11 @@ class ServiceSteps:
             raise RetryAfter("the API server has it, our cache has not", STALE_CACHE_RETRY)
 
     async def _ensure(self, state: ServiceState, action: EnsureBalancer) -> ServiceState:
-        service, hosts = action.service, action.hosts
+        service, backends = action.service, action.backends
         if not action.is_check:
             self._record(normal(service, "EnsuringLoadBalancer", "Ensuring load balancer"))
-        if not hosts.names:
-            self._record(no_hosts(service))
+        if not backends.names:
+            self._record(no_backends(service))
         asked = relevant_spec(service)
         priority = Priority.REFRESH if action.is_check else Priority.LB_ENSURE
         balancer: Balancer | None = None
@@ -143,11 +143,15 @@ class ServiceSteps:
         try:
             with suppress(ImplementedElsewhere), noted_writes() as calls:
                 balancer = await call(
-                    priority, self._balancers.ensure, service, hosts.nodes, owner=service.namespace
+                    priority,
+                    self._balancers.ensure,
+                    service,
+                    backends.nodes,
+                    owner=service.namespace,
                 )
         except Refused as error:
             is_quota_exceeded = isinstance(error, NoRoom)
-            refusal = Refusal(asked, hosts, time.monotonic(), str(error), is_quota_exceeded)
+            refusal = Refusal(asked, backends, time.monotonic(), str(error), is_quota_exceeded)
             return replace(state, refusal=refusal)
         except CloudError as error:
             self._record_failure(error, ensure_failed(service, error))
@@ -164,13 +168,17 @@ class ServiceSteps:
             is_new = not (state.last_applied or service.ingress)
             does = "load balancer created" if is_new else "load balancer updated"
             addresses = [entry.ip or entry.hostname for entry in balancer.ingress]
-            what = {"addresses": addresses, "hosts": len(hosts.names), "calls": sorted({*calls})}
+            what = {
+                "addresses": addresses,
+                "backends": len(backends.names),
+                "calls": sorted({*calls}),
+            }
             _log_balancer(does, service, began, **what)
-        applied = LastApplied(asked, hosts, time.monotonic(), ingress)
+        applied = LastApplied(asked, backends, time.monotonic(), ingress)
         return replace(state, last_applied=applied, refusal=None, warnings=warnings)
 
-    async def _update_hosts(self, state: ServiceState, action: UpdateHosts) -> ServiceState:
-        service, hosts, now = action.service, action.hosts, time.monotonic()
+    async def _update_nodes(self, state: ServiceState, action: UpdateNodes) -> ServiceState:
+        service, backends, now = action.service, action.backends, time.monotonic()
         counters, applied = self._context.counters, state.last_applied
         owner = state.owner or service
         counters.count(metrics.HOST_UPDATES)
@@ -179,29 +187,33 @@ class ServiceSteps:
             with suppress(ImplementedElsewhere):
                 await call(
                     Priority.LB_ENSURE,
-                    self._balancers.update_hosts,
+                    self._balancers.update_nodes,
                     service,
-                    hosts.nodes,
+                    backends.nodes,
                     owner=service.namespace,
                 )
                 is_ours = True
         except Refused as error:  # no balancer, or no room: what is planned next is told
-            log.debug("new hosts refused", extra={"key": service.key, "why": str(error)})
-            refused = LastApplied(None, hosts, now, is_refused=True)
+            log.debug("new backends refused", extra={"key": service.key, "why": str(error)})
+            refused = LastApplied(None, backends, now, is_refused=True)
             return replace(state, owner=owner, last_applied=refused)
         except CloudError as error:
             if not isinstance(error, RetryAfter):
                 counters.count(metrics.HOST_UPDATES_FAILED)
-            self._record_failure(error, update_failed(service, hosts, error))
+            self._record_failure(error, update_failed(service, backends, error))
             raise
-        self.totals["host_updates"] += 1
+        self.totals["backend_updates"] += 1
         counters.observe(metrics.HOST_UPDATE_SECONDS, seconds=time.monotonic() - now)
         if is_ours and applied:
             message = "Updated load balancer with new hosts"
             updated = normal(service, "UpdatedLoadBalancer", message)
-            self._record(updated if hosts.names else no_hosts(service))
-            _log_balancer("load balancer has new hosts", service, now, hosts=len(hosts.names))
-        applied = replace(applied, hosts=hosts) if applied else LastApplied(None, hosts, now)
+            self._record(updated if backends.names else no_backends(service))
+            _log_balancer(
+                "load balancer has new backends", service, now, backends=len(backends.names)
+            )
+        applied = (
+            replace(applied, backends=backends) if applied else LastApplied(None, backends, now)
+        )
         return replace(state, owner=owner, last_applied=applied)
 
     async def _delete(self, state: ServiceState, action: DeleteBalancer) -> ServiceState:
@@ -280,8 +292,8 @@ def warning(service: Service, reason: str, message: str) -> Event:
     return Event(ObjectRef.of(service), "Warning", reason, message)
 
 
-def no_hosts(service: Service) -> Event:
-    """The balancer has no hosts."""
+def no_backends(service: Service) -> Event:
+    """The balancer has no backends."""
     message = "There are no available nodes for LoadBalancer"
     return warning(service, "UnAvailableLoadBalancer", message)
 
@@ -319,12 +331,12 @@ def write_failed(write: ServiceWrite, error: Exception) -> str:
             return f"failed to update load balancer status: {error}"
 
 
-def update_failed(service: Service, hosts: Hosts, error: Exception) -> Event:
-    """An update of the hosts failed."""
-    names, more = hosts.names[:MAX_NODE_NAMES], len(hosts.names) - MAX_NODE_NAMES
+def update_failed(service: Service, backends: Backends, error: Exception) -> Event:
+    """An update of the backends failed."""
+    names, more = backends.names[:MAX_NODE_NAMES], len(backends.names) - MAX_NODE_NAMES
     shown = " ".join([*names, f"<{more} more>"] if more > 0 else names)
     message = (
         f"Error updating load balancer with new hosts [{shown}] "
-        f"[node names limited, total number of nodes: {len(hosts.names)}], error: {error}"
+        f"[node names limited, total number of nodes: {len(backends.names)}], error: {error}"
     )
     return warning(service, "UpdateLoadBalancerFailed", message)

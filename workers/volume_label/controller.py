@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from ccm.bus.frames import Message
-from ccm.cloud.interface import MayLackZones, Volumes
+from ccm.cloud.interface import RegionalVolumes, Volumes
 from ccm.controllers import VOLUME
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
@@ -76,7 +76,7 @@ class VolumeLabelController:
     def __init__(self, context: ControllerContext, volumes: Volumes) -> None:
         self._context = context
         is_legacy = context.settings.legacy_zone_labels
-        has_zones = not isinstance(volumes, MayLackZones) or volumes.has_zones
+        has_zones = not isinstance(volumes, RegionalVolumes) or volumes.has_zones
         self._rules = LabelRules(volumes.csi_drivers, volumes.legacy_sources, is_legacy, has_zones)
         self._reader: BatchReader[PersistentVolume, PlaceAnswer] = BatchReader(
             volumes, Priority.VOLUME, context

@@ -74,13 +74,13 @@ class ObservedBalancer:
     """One balancer as it is in the cloud, whoever owns it.
 
     `listeners` are (protocol, port, node port), where a node port is 0 if the cloud keeps it with
-    the hosts and there are none; `hosts` provider IDs; `source_ranges` networks,
+    the backends and there are none; `backends` provider IDs; `source_ranges` networks,
     empty when everybody may come; `health_check` is None when it is the cloud's own default.
     """
 
     name: str
     listeners: frozenset[tuple[str, int, int]]
-    hosts: frozenset[str]
+    backends: frozenset[str]
     source_ranges: frozenset[str] = frozenset()
     health_check: HealthCheck | None = None
     has_affinity: bool = False

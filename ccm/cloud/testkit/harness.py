@@ -124,8 +124,8 @@ class Harness:
     async def ensure(self, service: Service, machines: Iterable[Machine]) -> None:
         """Create the Service's balancer, wait for it, and check it in the cloud."""
         machines = list(machines)
-        hosts = [node_of(machine) for machine in machines]
-        await self.until_done(self.load_balancers.ensure, service, hosts)
+        backends = [node_of(machine) for machine in machines]
+        await self.until_done(self.load_balancers.ensure, service, backends)
         await self.check_balancer(service, machines)
 
     # The cloud
@@ -153,21 +153,21 @@ class Harness:
         return found[0] if found else None
 
     async def check_balancer(self, service: Service, machines: Iterable[Machine]) -> None:
-        """In the cloud the balancer is what the Service asks for, with these hosts."""
+        """In the cloud the balancer is what the Service asks for, with these backends."""
         ranges = service.source_ranges()
         wanted = ObservedBalancer(
             name=self.load_balancers.name_for(service),
             listeners=frozenset(
                 (port["protocol"], port["port"], port["nodePort"]) for port in service.ports
             ),
-            hosts=frozenset(machine.provider_id for machine in machines),
+            backends=frozenset(machine.provider_id for machine in machines),
             source_ranges=frozenset(() if admits_everybody(ranges) else map(str, ranges)),
             health_check=service.health_check if self.adapter.has_http_checks else None,
             has_affinity=service.spec["sessionAffinity"] == "ClientIP",
             families=frozenset(service.spec["ipFamilies"]),
         )
         seen = await self.observed_balancer(service)
-        if seen and not seen.hosts and not any(port for _, _, port in seen.listeners):
+        if seen and not seen.backends and not any(port for _, _, port in seen.listeners):
             wanted = replace(wanted, listeners=frozenset((p, n, 0) for p, n, _ in wanted.listeners))
         assert seen == wanted
 

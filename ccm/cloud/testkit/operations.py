@@ -89,18 +89,18 @@ class Ensure(Operation):
         self.service = service(ports=[port(80), port(443, node_port=30443)])
 
     @property
-    def hosts(self) -> list[Node]:
+    def backends(self) -> list[Node]:
         return [node_of(machine) for machine in self.machines]
 
     async def run(self, harness: Harness) -> Any:
-        return await harness.call(harness.load_balancers.ensure, self.service, self.hosts)
+        return await harness.call(harness.load_balancers.ensure, self.service, self.backends)
 
     async def check(self, harness: Harness) -> None:
         await harness.check_balancer(self.service, self.machines)
 
 
 class Change(Ensure):
-    """Other ports, hosts and health check for a balancer that exists."""
+    """Other ports, backends and health check for a balancer that exists."""
 
     async def prepare(self, harness: Harness) -> None:
         await super().prepare(harness)
@@ -132,8 +132,8 @@ class Owned(Get):
         return await harness.call(self.part(harness).owned)
 
 
-class UpdateHosts(Ensure):
-    """Other hosts for a balancer that exists."""
+class UpdateNodes(Ensure):
+    """Other backends for a balancer that exists."""
 
     async def prepare(self, harness: Harness) -> None:
         await super().prepare(harness)
@@ -141,7 +141,7 @@ class UpdateHosts(Ensure):
         self.machines = self.machines[1:]
 
     async def run(self, harness: Harness) -> Any:
-        return await harness.call(harness.load_balancers.update_hosts, self.service, self.hosts)
+        return await harness.call(harness.load_balancers.update_nodes, self.service, self.backends)
 
 
 class Delete(Get):
@@ -207,7 +207,7 @@ class DeleteRoute(ListRoutes):
         assert not await invoke(harness.adapter.list_routes)
 
 
-WRITES = (Ensure, Change, UpdateHosts, Delete, CreateRoute, DeleteRoute)
+WRITES = (Ensure, Change, UpdateNodes, Delete, CreateRoute, DeleteRoute)
 OPERATIONS = (Describe, ConfirmGone, DescribeVolumes, Get, Owned, ListRoutes, *WRITES)
 
 

@@ -1,4 +1,4 @@
-"""Load balancers: created, read, given other hosts, deleted; only ours, and only differences."""
+"""Load balancers: created, read, given other backends, deleted; only ours, and only differences."""
 
 import asyncio
 import math
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import ReadsTogether
+from ccm.cloud.interface import BatchesReads
 from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Owner, Untestable
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of, port, service
 from ccm.cloud.testkit.operations import Owned, owned_lister, read_interrupted_everywhere
@@ -36,8 +36,8 @@ async def test_where_there_is_no_balancer_none_is_told(harness: Harness) -> None
 async def test_a_balancer_is_made_as_asked_and_can_be_reached(harness: Harness) -> None:
     machines = await harness.machines(3)
     asked = service(ports=[port(80), port(443, node_port=30443)])
-    hosts = [node_of(machine) for machine in machines]
-    made = await harness.until_done(harness.load_balancers.ensure, asked, hosts)
+    backends = [node_of(machine) for machine in machines]
+    made = await harness.until_done(harness.load_balancers.ensure, asked, backends)
     await harness.check_balancer(asked, machines)
     assert made.name == harness.load_balancers.name_for(asked)
     assert made.ingress
@@ -48,26 +48,26 @@ async def test_a_balancer_is_made_as_asked_and_can_be_reached(harness: Harness) 
 async def test_hosts_are_replaced_and_nothing_else(harness: Harness) -> None:
     machines = await harness.machines(3)
     await harness.ensure(service(), machines[:1])
-    for hosts in (machines, machines[1:], []):
+    for backends in (machines, machines[1:], []):
         other = service(ports=[port(81)])
-        nodes = [node_of(machine) for machine in hosts]
-        await harness.until_done(harness.load_balancers.update_hosts, other, nodes)
-        await harness.check_balancer(service(), hosts)
+        nodes = [node_of(machine) for machine in backends]
+        await harness.until_done(harness.load_balancers.update_nodes, other, nodes)
+        await harness.check_balancer(service(), backends)
 
 
 async def test_hosts_of_no_balancer_are_refused(harness: Harness) -> None:
-    hosts = [node_of(machine) for machine in await harness.machines(1)]
+    backends = [node_of(machine) for machine in await harness.machines(1)]
     async with harness.no_write():
         with pytest.raises(Refused):
-            await harness.call(harness.load_balancers.update_hosts, service(), hosts)
+            await harness.call(harness.load_balancers.update_nodes, service(), backends)
 
 
-async def test_nodes_without_a_machine_of_this_cloud_are_no_hosts(harness: Harness) -> None:
+async def test_nodes_without_a_machine_of_this_cloud_are_no_backends(harness: Harness) -> None:
     (machine,) = await harness.machines(1)
     odd = [node("new"), node("foreign", "another-cloud://machine-1"), node_of(machine)]
     await harness.until_done(harness.load_balancers.ensure, service(), odd)
     await harness.check_balancer(service(), [machine])
-    await harness.until_done(harness.load_balancers.update_hosts, service(), odd[:2])
+    await harness.until_done(harness.load_balancers.update_nodes, service(), odd[:2])
     await harness.check_balancer(service(), [])
 
 
@@ -76,7 +76,7 @@ async def test_a_machine_that_ended_does_not_keep_the_others_out(harness: Harnes
     nodes = [node_of(machine) for machine in (one, ended, other)]
     await harness.ensure(service(), [one])
     await invoke(harness.adapter.terminate_machine, ended)
-    await harness.until_done(harness.load_balancers.update_hosts, service(), nodes)
+    await harness.until_done(harness.load_balancers.update_nodes, service(), nodes)
     await harness.check_balancer(service(), [one, other])
     await harness.until_done(harness.load_balancers.ensure, service("second"), nodes)
     await harness.check_balancer(service("second"), [one, other])
@@ -94,7 +94,7 @@ async def test_a_deleted_balancer_leaves_nothing_behind(harness: Harness) -> Non
     assert set(await invoke(harness.adapter.balancer_resources)) == before
 
 
-async def test_a_balancer_is_deleted_after_its_hosts_ended(harness: Harness) -> None:
+async def test_a_balancer_is_deleted_after_its_backends_ended(harness: Harness) -> None:
     (machine,) = await harness.machines(1)
     await harness.ensure(service(), [machine])
     await invoke(harness.adapter.terminate_machine, machine)
@@ -144,32 +144,32 @@ PORTS = [port(80), port(443, node_port=30443), port(8080, node_port=30808)]
 
 
 async def test_a_balancer_that_is_right_is_not_written(harness: Harness) -> None:
-    hosts = [node_of(machine) for machine in await harness.machines(3)]
+    backends = [node_of(machine) for machine in await harness.machines(3)]
     parts = harness.load_balancers
-    made = await harness.until_done(parts.ensure, service(ports=PORTS), hosts)
+    made = await harness.until_done(parts.ensure, service(ports=PORTS), backends)
     async with harness.no_write():
-        assert await harness.call(parts.ensure, service(ports=PORTS), hosts) == made
-        assert await harness.call(parts.ensure, service(ports=PORTS[::-1]), hosts[::-1]) == made
-        await harness.call(parts.update_hosts, service(ports=PORTS), hosts)
-        await harness.call(parts.update_hosts, service(ports=PORTS), hosts[::-1])
+        assert await harness.call(parts.ensure, service(ports=PORTS), backends) == made
+        assert await harness.call(parts.ensure, service(ports=PORTS[::-1]), backends[::-1]) == made
+        await harness.call(parts.update_nodes, service(ports=PORTS), backends)
+        await harness.call(parts.update_nodes, service(ports=PORTS), backends[::-1])
 
 
 async def test_neither_a_restart_nor_a_fail_over_writes(harness: Harness) -> None:
-    hosts = [node_of(machine) for machine in await harness.machines(2)]
-    await harness.until_done(harness.load_balancers.ensure, service(), hosts)
+    backends = [node_of(machine) for machine in await harness.machines(2)]
+    await harness.until_done(harness.load_balancers.ensure, service(), backends)
     await harness.restart()
     async with harness.no_write():
-        await harness.call(harness.load_balancers.ensure, service(), hosts)
-        await harness.call(harness.load_balancers.update_hosts, service(), hosts)
+        await harness.call(harness.load_balancers.ensure, service(), backends)
+        await harness.call(harness.load_balancers.update_nodes, service(), backends)
 
 
 async def test_a_balancer_is_read_before_it_is_written(harness: Harness) -> None:
-    hosts = [node_of(machine) for machine in await harness.machines(2)]
+    backends = [node_of(machine) for machine in await harness.machines(2)]
     parts = harness.load_balancers
     for work in (
-        lambda: harness.until_done(parts.ensure, service(), hosts[:1]),
-        lambda: harness.until_done(parts.ensure, service(ports=PORTS), hosts[:1]),
-        lambda: harness.until_done(parts.update_hosts, service(), hosts),
+        lambda: harness.until_done(parts.ensure, service(), backends[:1]),
+        lambda: harness.until_done(parts.ensure, service(ports=PORTS), backends[:1]),
+        lambda: harness.until_done(parts.update_nodes, service(), backends),
         lambda: harness.until_done(parts.delete, service()),
     ):
         start = len(harness.gate.calls)
@@ -192,13 +192,17 @@ async def test_a_balancer_that_is_gone_is_deleted_without_a_write(harness: Harne
 async def test_a_balancer_of_our_name_without_our_mark_is_not_touched(
     harness: Harness, owner: Owner
 ) -> None:
-    hosts = [node_of(machine) for machine in await harness.machines(1)]
+    backends = [node_of(machine) for machine in await harness.machines(1)]
     parts = harness.load_balancers
     name = parts.name_for(service())
     await invoke(harness.adapter.create_foreign_balancer, name, service(), owner)
     async with harness.no_write():
         assert await harness.call(parts.get, service()) is None
-        for method, *rest in ((parts.ensure, hosts), (parts.update_hosts, hosts), (parts.delete,)):
+        for method, *rest in (
+            (parts.ensure, backends),
+            (parts.update_nodes, backends),
+            (parts.delete,),
+        ):
             with pytest.raises(Refused):
                 await harness.call(method, service(), *rest)
 
@@ -231,17 +235,17 @@ SERVICES = [
 
 async def test_reads_that_are_made_together_cost_a_call_a_batch(harness: Harness) -> None:
     parts = harness.load_balancers
-    if not isinstance(parts, ReadsTogether):
+    if not isinstance(parts, BatchesReads):
         raise Untestable("this provider reads each balancer by itself")
-    hosts = [node_of(machine) for machine in await harness.machines(2)]
+    backends = [node_of(machine) for machine in await harness.machines(2)]
     many = [service(f"web-{number}") for number in range(2 * parts.batch_size + 1)]
     for one in many:
-        await harness.until_done(parts.ensure, one, hosts)
+        await harness.until_done(parts.ensure, one, backends)
     for count in (1, parts.batch_size, parts.batch_size + 1, len(many)):
-        for work in (parts.ensure, parts.update_hosts):
+        for work in (parts.ensure, parts.update_nodes):
             start = len(harness.gate.calls)
             async with harness.no_write():
-                await asyncio.gather(*(harness.call(work, one, hosts) for one in many[:count]))
+                await asyncio.gather(*(harness.call(work, one, backends) for one in many[:count]))
             made = len(harness.gate.calls) - start
             assert made == math.ceil(count / parts.batch_size), f"{made} calls for {count} Services"
 
@@ -254,7 +258,7 @@ async def test_services_are_served_in_parallel(harness: Harness) -> None:
     for one in SERVICES:
         await harness.check_balancer(one, machines)
     delete = harness.load_balancers.delete
-    update = harness.load_balancers.update_hosts
+    update = harness.load_balancers.update_nodes
     await asyncio.gather(
         *(harness.until_done(delete, one) for one in SERVICES[:2]),
         *(harness.until_done(update, one, [node_of(machines[0])]) for one in SERVICES[2:]),

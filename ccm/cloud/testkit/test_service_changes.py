@@ -55,11 +55,11 @@ async def test_a_change_reaches_the_cloud_and_back(harness: Harness, change: str
         await check_converged(harness, asked, machines)
 
 
-async def test_other_hosts_reach_the_cloud(harness: Harness) -> None:
+async def test_other_backends_reach_the_cloud(harness: Harness) -> None:
     machines = list(await harness.machines(3))
-    for hosts in (machines[:2], machines[1:], machines, []):
-        await harness.ensure(service(), hosts)
-        await check_converged(harness, service(), hosts)
+    for backends in (machines[:2], machines[1:], machines, []):
+        await harness.ensure(service(), backends)
+        await check_converged(harness, service(), backends)
 
 
 @pytest.mark.parametrize("feature", FEATURES)

@@ -32,7 +32,7 @@ ABOUT_ONE = (
 """What lists objects, and what is asked about one of them, if there is any."""
 
 
-def missing_rights(api: AwsApi) -> list[str]:
+def missing_permissions(api: AwsApi) -> list[str]:
     """The actions that are not allowed, by IAM's names; any other error says nothing of that."""
     denied: list[str] = []
 

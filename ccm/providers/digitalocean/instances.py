@@ -28,7 +28,7 @@ class DropletInstances:
         droplet_id = ids.droplet_of(provider_id)
         return ids.provider_id(droplet_id) if droplet_id else provider_id
 
-    async def missing_rights(self) -> list[str]:
+    async def missing_permissions(self) -> list[str]:
         """The scope of the VPC, or that another team's token does not see it; lists hide that."""
         try:
             doubt = await self._droplets.doubt_of_vpc()

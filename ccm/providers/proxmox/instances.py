@@ -50,11 +50,11 @@ class ProxmoxInstances:
                 return ids.by_uuid(uuid)
         return provider_id
 
-    async def missing_rights(self) -> list[str]:
+    async def missing_permissions(self) -> list[str]:
         """The rights that the tokens lack, by cluster."""
         found = list[str]()
         for region, inventory in self._inventories.items():
-            found += await inventory.missing_rights(self._agents[region].is_asked)
+            found += await inventory.missing_permissions(self._agents[region].is_asked)
         return found
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:

@@ -159,7 +159,7 @@ class Inventory:
         except CloudError as error:
             return str(error)
 
-    async def missing_rights(self, with_agent: bool) -> list[str]:
+    async def missing_permissions(self, with_agent: bool) -> list[str]:
         """What the token lacks of the rights that are needed, by cluster."""
         held = mapping(await self.api.get("GetPermissions", "/access/permissions"))
         on_machines, on_all = _effective(held), mapping(held.get("/"))

@@ -20,7 +20,7 @@ PATH, LIST = "/v1/load-balancers", "ListLoadBalancers"
 SCHEME_ANNOTATION = f"{PREFIX}scheme"
 SCHEMES = ("internet", "internal")
 PROTOCOLS = ("TCP", "UDP")
-ABSENT_BELIEVED = 60.0  # seconds in which a host that the cloud does not know is left out
+ABSENT_BELIEVED = 60.0  # seconds in which a backend that the cloud does not know is left out
 POLL_INTERVAL = 1.0  # seconds after which a balancer that is at work is looked at again
 
 IMMUTABLE_FIELDS = ("scheme", "ip")
@@ -33,11 +33,11 @@ class SimulatedLoadBalancers:
     supported_features = frozenset(
         {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES, Feature.FIXED_IP}
     )
-    outreaching_annotations = frozenset[str]()
+    privileged_annotations = frozenset[str]()
 
     def __init__(self, api: SimulatedApi, cluster: str, page_size: int) -> None:
         self._api, self._cluster, self.batch_size = api, cluster, page_size
-        self._absent: dict[str, float] = {}  # hosts without a machine, until when to believe it
+        self._absent: dict[str, float] = {}  # backends without a machine, until when to believe it
         self._look_up = BatchedReads(page_size, self._read_named)
 
     def name_for(self, service: Service) -> str:
@@ -47,9 +47,9 @@ class SimulatedLoadBalancers:
         record = await self._read(service)
         return _balancer(record) if record and self._is_ours(record, service) else None
 
-    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; a machine that the cloud no longer has is left out."""
-        desired = desired_record(service) | {"hosts": self._live(hosts)}
+        desired = desired_record(service) | {"backends": self._live(nodes)}
         record = await self._read(service)
         if record is None:
             record = await self._create(service, desired)
@@ -60,12 +60,12 @@ class SimulatedLoadBalancers:
             raise _in_progress(record)
         return _balancer(record)
 
-    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
+    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         record = await self._read(service)
         if record is None:
             raise Refused(f"there is no load balancer {self.name_for(service)}")
         self._check_ours(record, service)
-        await self._update(record, {"hosts": self._live(hosts)})
+        await self._update(record, {"backends": self._live(nodes)})
 
     async def delete(self, service: Service) -> None:
         """Success once the cloud says that it is gone, not when it starts to go."""
@@ -123,26 +123,26 @@ class SimulatedLoadBalancers:
             await self._find_absent(desired, refusal)
             raise
 
-    def _live(self, hosts: Sequence[Node]) -> list[str]:
+    def _live(self, nodes: Sequence[Node]) -> list[str]:
         now = time.monotonic()
-        return [host for host in machine_ids(hosts) if self._absent.get(host, 0.0) < now]
+        return [backend for backend in machine_ids(nodes) if self._absent.get(backend, 0.0) < now]
 
     async def _find_absent(self, desired: Json, refusal: Refused) -> None:
-        """Raise `RetryAfter` when the cloud lacks hosts, which the next call leaves out.
+        """Raise `RetryAfter` when the cloud lacks backends, which the next call leaves out.
 
-        Not here and now: the hosts may have changed while this call waited for its grants.
+        Not here and now: the backends may have changed while this call waited for its grants.
         """
-        hosts: list[str] = desired["hosts"]
+        backends: list[str] = desired["backends"]
         live: set[str] = set()
-        for batch in batches(hosts, self.batch_size):
+        for batch in batches(backends, self.batch_size):
             found = await self._api.machines("ids", batch)
             machines = [mapping(record) for record in found.records]
             live |= {text(m.get("id")) for m in machines if m.get("power") != "terminated"}
-        if absent := set(hosts) - live:
+        if absent := set(backends) - live:
             now = time.monotonic()
-            believed = {host: until for host, until in self._absent.items() if until > now}
+            believed = {backend: until for backend, until in self._absent.items() if until > now}
             self._absent = believed | dict.fromkeys(absent, now + ABSENT_BELIEVED)
-            raise RetryAfter(f"{len(absent)} hosts have no machine any more", 0.0) from refusal
+            raise RetryAfter(f"{len(absent)} backends have no machine any more", 0.0) from refusal
 
     async def _read(self, service: Service) -> Json | None:
         name = self.name_for(service)
@@ -174,7 +174,7 @@ class SimulatedLoadBalancers:
 
 
 def desired_record(service: Service) -> Json:
-    """What the record of the Service's balancer has to say, but for its hosts."""
+    """What the record of the Service's balancer has to say, but for its backends."""
     health, ranges = service.health_check, service.source_ranges()
     desired: Json = {
         "scheme": scheme_of(service),
@@ -213,10 +213,10 @@ def _ip(value: str) -> str:
         raise Refused(f"spec.loadBalancerIP {value!r} is not an IP address") from None
 
 
-def machine_ids(hosts: Iterable[Node]) -> list[str]:
+def machine_ids(nodes: Iterable[Node]) -> list[str]:
     """The machines of Nodes that have one in this cloud, each once."""
     prefix = f"{SCHEME}://"
-    ids = (node.provider_id for node in hosts)
+    ids = (node.provider_id for node in nodes)
     return sorted({value.removeprefix(prefix) for value in ids if value.startswith(prefix)} - {""})
 
 

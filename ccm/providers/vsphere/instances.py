@@ -40,12 +40,12 @@ class VsphereInstances:
         uuid = ids.parse(provider_id)
         return ids.by_uuid(uuid) if uuid else provider_id
 
-    async def missing_rights(self) -> list[str]:
+    async def missing_permissions(self) -> list[str]:
         """The rights that the logins lack, by vCenter, and what they do not see besides."""
         found = list[str]()
         for reader in self._readers.values():
             inventory = await reader.read()
-            found += await reader.missing_rights(inventory) + inventory.doubts[:MAX_DOUBTS]
+            found += await reader.missing_permissions(inventory) + inventory.doubts[:MAX_DOUBTS]
         return found
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:

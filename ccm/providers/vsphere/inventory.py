@@ -203,7 +203,7 @@ class InventoryReader:
         vCenter's index and, if it was ever seen, its managed object have to say so as well, to a
         login that may see everything.
         """
-        doubts = inventory.doubts or await self.missing_rights(inventory)
+        doubts = inventory.doubts or await self.missing_permissions(inventory)
         if doubts:
             return "; ".join(doubts[:MAX_DOUBTS])
         try:
@@ -211,7 +211,7 @@ class InventoryReader:
         except CloudError as error:
             return str(error)
 
-    async def missing_rights(self, inventory: Inventory) -> list[str]:
+    async def missing_permissions(self, inventory: Inventory) -> list[str]:
         """What the login may not read of where our machines can be."""
         wanted = inventory.datacenters if self.api.vcenter.datacenters else []
         try:

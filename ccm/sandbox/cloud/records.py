@@ -68,7 +68,7 @@ class LoadBalancer:
     scheme: Scheme = Scheme.INTERNET
     source_ranges: tuple[Cidr, ...] = ()
     listeners: tuple[Listener, ...] = ()
-    hosts: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
     health_check: Mapping[str, Any] = field(default_factory=dict)
     ip: str = ""
     hostname: str = ""

@@ -133,7 +133,7 @@ class LoadBalancerTable:
         return self.put(wanted)
 
     def put(self, wanted: LoadBalancer) -> LoadBalancer:
-        """Create one whatever its hosts, as a seed may hold one with a host that is gone."""
+        """Create one whatever its backends, as a seed may hold one with a host that is gone."""
         if wanted.name in self.records:
             raise CloudApiError(409, "AlreadyExists", f"load balancer {wanted.name} exists")
         quota = self._simulation.parameters.max_load_balancers
@@ -171,7 +171,7 @@ class LoadBalancerTable:
         return balancer
 
     def _check(self, balancer: LoadBalancer) -> None:
-        unknown = [host for host in balancer.hosts if not self._machines.exists(host)]
+        unknown = [host for host in balancer.backends if not self._machines.exists(host)]
         if unknown:
             raise CloudApiError(422, "NoSuchMachine", f"no such machines: {', '.join(unknown)}")
         ports = [(listener.protocol, listener.port) for listener in balancer.listeners]

@@ -33,7 +33,7 @@ BALANCER_COLUMNS = (
     TableColumn("Load balancer", "state", html.state),
     TableColumn("Last read", "seconds_ago", html.ago),
     TableColumn("Ingress", "addresses", html.listing),
-    TableColumn("Hosts", "hosts", html.count),
+    TableColumn("Backends", "backends", html.count),
     TableColumn("Reason", "why"),
 )
 DELETION_COLUMNS = (
@@ -154,11 +154,11 @@ def _balancers(workers: list[Json]) -> Section:
     pending = [{"service": key, "state": "pending"} for key in reasons if key not in names]
     entries = [*pending, *reported]
     total = max(sum(number(worker.get("balancers")) for worker in ours), len(entries))
-    hosts = sum(number(worker.get("hosts")) for worker in ours)
+    backends = sum(number(worker.get("backends")) for worker in ours)
     return Section(
         "balancers",
         "Load balancers",
-        f"{plural(total, 'Service')}, failing first; {plural(hosts, 'node')} eligible as hosts.",
+        f"{plural(total, 'Service')}, failing first; {plural(backends, 'eligible node')}.",
         BALANCER_COLUMNS,
         [entry | reasons.get(text(entry.get("service")), {}) for entry in entries],
         "None is known.",

@@ -10,7 +10,7 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.support.environment import NODES
-from workers.service.hosts import EXCLUDE_LABEL
+from workers.service.backends import EXCLUDE_LABEL
 
 CLUSTER_CIDR = "10.240.0.0/12,fd00:244::/48"
 

@@ -147,7 +147,7 @@ def _record(service: Json, observed: Observed) -> Json:
             for p in spec["ports"]
         ),
         "source_ranges": _sorted(spec.get("loadBalancerSourceRanges") or annotated),
-        "hosts": _sorted(
+        "backends": _sorted(
             _machine_id(n) for n in observed.ours if EXCLUDED not in n["metadata"]["labels"]
         ),
         "health_check": health if spec["externalTrafficPolicy"] == "Local" else {},

@@ -20,7 +20,7 @@ RECOVERY_TIMEOUT = 60.0
 
 
 async def populate(life: Life, nodes: int, volumes: int = 0) -> None:
-    """Services first, so that their balancers get all hosts one after the other."""
+    """Services first, so that their balancers get all backends one after the other."""
     policies = ("Cluster", "Local")
     asked = [
         Step("users", "ask", (f"web-{n}", {"externalTrafficPolicy": policies[n % 2]}, {}))
@@ -68,7 +68,7 @@ async def test_neither_a_restart_nor_a_fail_over_writes_to_the_cloud(life: Life)
 
 @dataclass(frozen=True)
 class Change:
-    """What happens to nodes, and how many balancers have other hosts then."""
+    """What happens to nodes, and how many balancers have other backends then."""
 
     steps: tuple[Step, ...]
     updates: int

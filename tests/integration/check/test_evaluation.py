@@ -213,7 +213,9 @@ def test_an_error_of_the_cloud_is_told_of_once(
 def test_rights_that_are_missing_are_a_warning_beside_what_failed() -> None:
     reads = [
         cloud.CloudRead("routes", "routes", error=CloudError("reset")),
-        cloud.CloudRead("load balancers", "rights", missing_rights=("elb:Tags", "ec2:Subnets")),
+        cloud.CloudRead(
+            "load balancers", "rights", missing_permissions=("elb:Tags", "ec2:Subnets")
+        ),
     ]
     failure, warned = cloud.evaluate_reads(reads)
     assert (failure.state, warned.state) == ("failed", "warning")

@@ -138,4 +138,4 @@ def make_healthy(cluster: RealCluster, cloud: Cloud, supervisor: Supervisor) -> 
 def _is_served(seen: workload.WorkloadStatus) -> bool:
     return bool(
         seen.service_address and seen.volume_zone
-    ) and seen.routed == seen.service_hosts == {*NODES}
+    ) and seen.routed == seen.service_backends == {*NODES}

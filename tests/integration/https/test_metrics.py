@@ -14,7 +14,7 @@ from ccm.decide.children import Life, WorkerState
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.settings import Settings
-from ccm.supervisor.budget import Budget, Waits
+from ccm.supervisor.budget import Budget, WaitStats
 from ccm.supervisor.child import Child, WorkerProcess
 from ccm.supervisor.deletions import DeletionGovernor, policy_of
 from ccm.supervisor.delivery import ProjectedStore
@@ -33,7 +33,7 @@ class Supervisor:
 
     def __init__(self, directory: Path) -> None:
         self.settings = Settings(cloud_provider="simulated", controllers=("*",))
-        self.worker_counters, self.counters, self.wait = WorkerCounters(), Counters(), Waits()
+        self.worker_counters, self.counters, self.wait = WorkerCounters(), Counters(), WaitStats()
         self.uninitialized = UninitializedNodes(ProjectedStore("Node"), lambda: True)
         self.leader = SimpleNamespace(lease_name="ccm", is_leading=lambda: True, slow_paths=2)
         feed = SharedInformer(cast(Kube, None), lambda *_: True)

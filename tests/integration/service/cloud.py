@@ -22,7 +22,7 @@ class Record:
     owner: str
     ip: str
     asked: Json | None = None
-    hosts: frozenset[tuple[str, str]] = frozenset()
+    backends: frozenset[tuple[str, str]] = frozenset()
 
 
 class Balancers:
@@ -30,9 +30,9 @@ class Balancers:
 
     def __init__(self) -> None:
         self.supported_features = frozenset(Feature)
-        self.outreaching_annotations = frozenset({"example.com/certificate"})
+        self.privileged_annotations = frozenset({"example.com/certificate"})
         self.records: dict[str, Record] = {}
-        self.calls: list[tuple[Any, ...]] = []  # operation, Service, names of hosts
+        self.calls: list[tuple[Any, ...]] = []  # operation, Service, names of backends
         self.priorities: list[tuple[str, Priority]] = []
         self.writes = 0
         self.failures: defaultdict[str, list[Exception]] = defaultdict(list)
@@ -59,8 +59,8 @@ class Balancers:
         record = self.of(service)
         return self._shown(service, record) if record and record.owner == service.uid else None
 
-    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
-        await self._begin("ensure", service, hosts)
+    async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
+        await self._begin("ensure", service, backends)
         record = self.of(service)
         if record is None:
             if len(self.records) >= self.most:
@@ -71,16 +71,16 @@ class Balancers:
         asked = {name: service.spec.get(name) for name in SPEC_FIELDS}
         if record.asked != asked:
             record = self._set(service, replace(record, asked=asked))
-        self._set_hosts(service, record, hosts)
+        self._set_backends(service, record, backends)
         return self._shown(service, record)
 
-    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
-        await self._begin("update", service, hosts)
+    async def update_nodes(self, service: Service, backends: Sequence[Node]) -> None:
+        await self._begin("update", service, backends)
         record = self.of(service)
         if record is None:
             raise Refused("no balancer")
         self._check(service, record)
-        self._set_hosts(service, record, hosts)
+        self._set_backends(service, record, backends)
 
     async def delete(self, service: Service) -> None:
         await self._begin("delete", service)
@@ -89,9 +89,9 @@ class Balancers:
             self._write()
             del self.records[self.name_for(service)]
 
-    async def _begin(self, operation: str, service: Service, hosts: Sequence[Node] = ()) -> None:
+    async def _begin(self, operation: str, service: Service, backends: Sequence[Node] = ()) -> None:
         self.check()
-        self.calls.append((operation, service.name, *(node.name for node in hosts)))
+        self.calls.append((operation, service.name, *(node.name for node in backends)))
         self.priorities.append((operation, _priority.get()))
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
@@ -109,10 +109,10 @@ class Balancers:
         if record.owner != service.uid:
             raise Refused("it is not ours")
 
-    def _set_hosts(self, service: Service, record: Record, hosts: Sequence[Node]) -> None:
-        wanted = frozenset((node.name, node.provider_id) for node in hosts)
-        if record.hosts != wanted:
-            self._set(service, replace(record, hosts=wanted))
+    def _set_backends(self, service: Service, record: Record, backends: Sequence[Node]) -> None:
+        wanted = frozenset((node.name, node.provider_id) for node in backends)
+        if record.backends != wanted:
+            self._set(service, replace(record, backends=wanted))
 
     def _set(self, service: Service, record: Record) -> Record:
         self._write()

@@ -8,7 +8,7 @@ from ccm.model.service import FINALIZER, Service
 from tests.support.nodes import Tweak, labelled, with_addresses, with_provider_id
 from tests.support.nodes import node as plain_node
 from tests.support.nodes import with_taint as with_any_taint
-from workers.service.hosts import EXCLUDE_LABEL, TO_BE_DELETED_TAINT
+from workers.service.backends import EXCLUDE_LABEL, TO_BE_DELETED_TAINT
 
 KEY = "default/web"
 DELETED_AT = "2026-01-01T00:00:00Z"

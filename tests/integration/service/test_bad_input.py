@@ -81,7 +81,7 @@ async def test_what_the_cloud_refuses_is_one_event_and_not_tried_until_something
 
 
 @pytest.mark.parametrize("by_cloud", [True, False])
-async def test_no_hosts_are_told_of_a_balancer_that_was_refused(by_cloud: bool) -> None:
+async def test_no_backends_are_told_of_a_balancer_that_was_refused(by_cloud: bool) -> None:
     why = "no quota is left" if by_cloud else "cannot do source ranges"
     refused = service() if by_cloud else service(RANGES)
     w = World(refused, N1, ensure=[Refused(why)] * 9 if by_cloud else [])
@@ -91,16 +91,16 @@ async def test_no_hosts_are_told_of_a_balancer_that_was_refused(by_cloud: bool) 
         await w.later()
         told = w.controller.details(KEY)
         assert why in told["refused"]
-        assert not {"current hosts", "desired hosts"} & told.keys()
+        assert not {"current backends", "desired backends"} & told.keys()
         shown = w.controller.status()["services"]
-        assert [(one["state"], one["hosts"]) for one in shown] == [("refused", 0)] * by_cloud
+        assert [(one["state"], one["backends"]) for one in shown] == [("refused", 0)] * by_cloud
         w.balancers.failures["ensure"] = []
         await w.change(spec(ports=[port(81)], loadBalancerSourceRanges=None))
-        assert w.controller.details(KEY)["current hosts"] == "n1, n2"
+        assert w.controller.details(KEY)["current backends"] == "n1, n2"
         assert "refused" not in w.controller.details(KEY)
 
 
-async def test_the_log_tells_why_a_balancer_is_not_made_and_not_that_it_has_no_hosts(
+async def test_the_log_tells_why_a_balancer_is_not_made_and_not_that_it_has_no_backends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -109,7 +109,7 @@ async def test_the_log_tells_why_a_balancer_is_not_made_and_not_that_it_has_no_h
             await w.later()
     assert len(w.balancers.named("ensure")) == 2
     assert len(w.balancers.calls) > 2
-    assert "new hosts refused" not in caplog.messages
+    assert "new backends refused" not in caplog.messages
 
 
 async def test_a_refused_service_that_wants_no_balancer_any_more_is_not_refused() -> None:
@@ -170,7 +170,7 @@ async def test_who_finds_that_there_is_room_again_gives_the_next_its_turn() -> N
 
 
 @pytest.mark.parametrize("by_cloud", [True, False])
-async def test_a_refused_change_leaves_what_there_is_and_its_hosts_stay_right(
+async def test_a_refused_change_leaves_what_there_is_and_its_backends_stay_right(
     by_cloud: bool,
 ) -> None:
     async with running_with(service(), N1) as w:
@@ -181,7 +181,7 @@ async def test_a_refused_change_leaves_what_there_is_and_its_hosts_stay_right(
         await w.change(RANGES)
         await w.put(node("n2"))
         (record,) = w.balancers.records.values()
-        assert {name for name, _ in record.hosts} == {"n1", "n2"}
+        assert {name for name, _ in record.backends} == {"n1", "n2"}
         assert record.asked
         assert not record.asked["loadBalancerSourceRanges"]
         assert w.service().ingress
@@ -194,7 +194,7 @@ async def test_annotations_that_reach_what_is_not_the_services_own_can_be_restri
 ) -> None:
     given = Settings(restrict_service_annotations=is_restricted)
     w = World(service(annotated({"example.com/certificate": "theirs"})), N1)
-    w.controller._capabilities = Capabilities.of(given, (), w.balancers.outreaching_annotations)
+    w.controller._capabilities = Capabilities.of(given, (), w.balancers.privileged_annotations)
     async with running(w):
         told = await w.told("Warning")
         assert bool(w.balancers.calls) is not is_restricted

@@ -71,7 +71,9 @@ records = st.one_of(
         owner=st.just("uid-of-web"),
         ip=st.just("192.0.2.1"),
         asked=st.sampled_from([None, {"type": "LoadBalancer"}]),
-        hosts=st.sampled_from([frozenset(), frozenset({("n0", "fake://n0"), ("x", "fake://x")})]),
+        backends=st.sampled_from(
+            [frozenset(), frozenset({("n0", "fake://n0"), ("x", "fake://x")})]
+        ),
     ),
 )
 cases = st.builds(
@@ -186,7 +188,7 @@ def test_a_change_between_two_starts_leaves_neither_orphan_nor_remains(case: Cas
         (record,) = life.balancers.records.values()
         assert record.asked
         assert record.asked["ports"] == seen.spec["ports"]
-        assert len(record.hosts) == case.nodes
+        assert len(record.backends) == case.nodes
         assert seen.ingress == [{"ip": record.ip}]
 
 
@@ -235,7 +237,7 @@ def test_failures_on_the_way_change_nothing_about_the_end(faults: list[str], cas
 
 async def _settle(w: World) -> None:
     """Take up the key as often as a queue would, and then the nodes."""
-    w.controller._hosts.is_debounced = True
+    w.controller._backends.is_debounced = True
     for _ in range(8):
         try:
             await w.controller.reconcile(KEY)

@@ -77,7 +77,7 @@ async def test_nodes_that_go_on_joining_do_not_hold_up_a_new_service_for_ever() 
     [[UNINITIALIZED, with_provider_id("other://n2")], [*NEW, EXCLUDED]],
     ids=["of another cloud", "excluded"],
 )
-async def test_a_node_that_will_be_no_host_is_not_waited_for(tweaks: list[Tweak]) -> None:
+async def test_a_node_that_will_be_no_backend_is_not_waited_for(tweaks: list[Tweak]) -> None:
     async with running_with(N1, node("n2", *tweaks), service()) as w:
         assert ensured(w) == [("ensure", "web", "n1")]
 

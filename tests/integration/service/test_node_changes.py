@@ -48,7 +48,7 @@ def under_pressure(raw: dict[str, dict[str, list[object]]]) -> None:
 
 
 def updates(w: World) -> list[tuple[str, ...]]:
-    """The host updates: Service and hosts."""
+    """The backend updates: Service and backends."""
     return [call[1:] for call in w.balancers.named("update")]
 
 
@@ -60,11 +60,11 @@ async def test_without_a_balancer_a_node_is_no_work(kinds: list[str]) -> None:
     several = [service(typed(kind), name=kind.lower()) for kind in kinds]
     async with running_with(N1, *several) as w:
         await w.put(*(node(f"n{number}") for number in range(1, 1001)))
-        assert w.controller.status()["hosts"] == 1000
+        assert w.controller.status()["backends"] == 1000
         assert (w.balancers.calls, w.cluster.writes, await w.told()) == ([], 0, [])
 
 
-async def test_a_newer_node_on_the_machine_of_another_is_no_host() -> None:
+async def test_a_newer_node_on_the_machine_of_another_is_no_backend() -> None:
     old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
     victim = node("n1", old, with_provider_id("fake://n1"))
     hostile = node("0-hostile", new, with_provider_id("fake://n1"))
@@ -107,7 +107,7 @@ async def test_a_service_taken_up_while_nodes_arrive_waits_for_them() -> None:
 
 
 async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever() -> None:
-    """Every balancer comes to its hosts, although a node changes with each update of one."""
+    """Every balancer comes to its backends, although a node changes with each update of one."""
     timings = replace(TIMINGS, node_debounce_limit=0.05)
     names = {f"s{number}" for number in range(20)}
     numbers = count(1)
@@ -132,8 +132,8 @@ async def test_an_update_that_came_due_during_another_does_not_wait_for_the_node
         w.cluster.put(N2)
         await until(lambda: updates(w), "the first update")
         w.cluster.put(N3)
-        await until(lambda: w.controller._hosts.is_debounced, "the nodes are debounced")
-        w.controller._hosts._timings = replace(
+        await until(lambda: w.controller._backends.is_debounced, "the nodes are debounced")
+        w.controller._backends._timings = replace(
             TIMINGS, node_debounce=60.0, node_debounce_limit=60.0
         )
         w.cluster.put(node("n4"))
@@ -178,7 +178,7 @@ async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_e
         assert len(updates(w)) == 3
         assert len(w.queue.failed) == 3
         await w.later()
-        assert [len(record.hosts) for record in w.balancers.records.values()] == [2, 2, 2]
+        assert [len(record.backends) for record in w.balancers.records.values()] == [2, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -234,17 +234,17 @@ async def test_which_changes_of_a_node_update_the_balancer(
         assert updates(w) == ([("web", *left)] if left else [])
 
 
-@pytest.mark.parametrize("drops_stopped_hosts", [None, False, True])
-async def test_a_cloud_that_drops_stopped_hosts_gets_them_again(
-    drops_stopped_hosts: bool | None,
+@pytest.mark.parametrize("excludes_stopped_nodes", [None, False, True])
+async def test_a_cloud_that_drops_stopped_backends_gets_them_again(
+    excludes_stopped_nodes: bool | None,
 ) -> None:
     balancers = Balancers()
-    if drops_stopped_hosts is not None:
-        balancers.drops_stopped_hosts = drops_stopped_hosts  # type: ignore[attr-defined]
+    if excludes_stopped_nodes is not None:
+        balancers.excludes_stopped_nodes = excludes_stopped_nodes  # type: ignore[attr-defined]
     async with running_with(service(), N1, N2, balancers=balancers) as w:
         await w.put(node("n2", with_taint(SHUTDOWN_TAINT)))
         await w.put(N2)
-        assert updates(w) == ([("web", *BOTH)] * 2 if drops_stopped_hosts else [])
+        assert updates(w) == ([("web", *BOTH)] * 2 if excludes_stopped_nodes else [])
 
 
 @row("SN10")
@@ -292,7 +292,7 @@ async def test_an_update_in_progress_and_an_ensure_do_not_repeat_each_other() ->
         assert updates(w) == [("a", "n1", "n2"), ("a", "n1", "n2", "n3")]
 
 
-async def test_an_ensure_and_a_host_update_of_one_service_never_overlap() -> None:
+async def test_an_ensure_and_a_backend_update_of_one_service_never_overlap() -> None:
     async with running_with(N1, service()) as w:
         w.balancers.most_at_once = 0
         hold = w.balancers.holds["web"] = asyncio.Event()
@@ -308,16 +308,16 @@ async def test_an_ensure_and_a_host_update_of_one_service_never_overlap() -> Non
         assert len(updates(w)) == 1
 
 
-async def test_a_balancer_deleted_by_hand_is_made_again_when_its_hosts_change() -> None:
+async def test_a_balancer_deleted_by_hand_is_made_again_when_its_backends_change() -> None:
     async with running_with(service(), N1) as w:
         w.balancers.records.clear()
         await w.put(N2)
         (record,) = w.balancers.records.values()
-        assert {name for name, _ in record.hosts} == set(BOTH)
+        assert {name for name, _ in record.backends} == set(BOTH)
         assert await w.told("Warning") == []
 
 
-async def test_a_busy_balancer_gets_its_hosts_exactly_when_it_said() -> None:
+async def test_a_busy_balancer_gets_its_backends_exactly_when_it_said() -> None:
     async with running_with(service(), N1) as w:
         w.balancers.failures["update"] = [RetryAfter("at work", 3.0)]
         await w.put(N2)
@@ -338,7 +338,7 @@ async def test_nodes_that_move_while_a_failed_update_waits_are_not_forgotten() -
         await w.rest()
         await w.later()
         (record,) = w.balancers.records.values()
-        assert {name for name, _ in record.hosts} == set(BOTH)
+        assert {name for name, _ in record.backends} == set(BOTH)
 
 
 async def test_twenty_names_are_shown_and_the_others_counted() -> None:

@@ -1,4 +1,4 @@
-"""Which Services are work, which Nodes are hosts, what is written (rows SV12, SN16…, ST…, SH8…)."""
+"""Which Services are work, which Nodes are backends, what is written (SV12, SN16…, ST…, SH8…)."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, Feature, Service
 from tests.support.cluster import patched
 from tests.support.nodes import PROVIDER_IDS, Tweak, labelled, with_finalizer, with_provider_id
-from workers.service.hosts import EXCLUDE_LABEL, Hosts, may_be_host
+from workers.service.backends import EXCLUDE_LABEL, Backends, may_be_backend
 from workers.service.plan import (
     LAST_APPLIED_ANNOTATION,
     AddFinalizer,
@@ -60,7 +60,7 @@ from .objects import (
 )
 def test_what_needs_cleanup(tweaks: list[Tweak], expected: bool) -> None:
     supported = Capabilities((), list(Feature))
-    step = plan(service(*tweaks), Hosts((), frozenset()), ServiceState(), supported, 0.0)
+    step = plan(service(*tweaks), Backends((), frozenset()), ServiceState(), supported, 0.0)
     assert isinstance(step, DeleteBalancer) is expected
 
 
@@ -91,7 +91,9 @@ def test_who_wants_a_balancer_of_ours(
     ],
 )
 def test_why_a_service_has_no_balancer_of_ours_is_told(tweak: Tweak, message: str) -> None:
-    step = plan(service(tweak), Hosts((), frozenset()), ServiceState(), Capabilities((), ()), 0.0)
+    step = plan(
+        service(tweak), Backends((), frozenset()), ServiceState(), Capabilities((), ()), 0.0
+    )
     assert step == Done(message)
 
 
@@ -118,8 +120,8 @@ def bare(raw: dict[str, object]) -> None:
         pytest.param([with_provider_id("other://1")], False, id="of-another-cloud"),
     ],
 )
-def test_who_may_be_a_host(tweaks: list[Tweak], expected: bool) -> None:
-    assert may_be_host(node("n1", *tweaks), PROVIDER_IDS) is expected
+def test_who_may_be_a_backend(tweaks: list[Tweak], expected: bool) -> None:
+    assert may_be_backend(node("n1", *tweaks), PROVIDER_IDS) is expected
 
 
 # --- what of a Service is relevant

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ccm.model.objects import Json
-from workers.service.hosts import Hosts
+from workers.service.backends import Backends
 from workers.service.state import (
     MAX_SERVICES_SHOWN,
     LastApplied,
@@ -16,7 +16,7 @@ from workers.service.state import (
 
 from .objects import being_deleted, service
 
-HOSTS = Hosts((), frozenset())
+HOSTS = Backends((), frozenset())
 INGRESS: list[Json] = [{"ip": "192.0.2.1", "ipMode": "VIP"}, {"hostname": "lb.example"}]
 ENSURED = ServiceState(owner=service(), last_applied=LastApplied({}, HOSTS, 90.0, INGRESS))
 REFUSED = replace(ENSURED, refusal=Refusal({}, HOSTS, 95.0, "no quota is left"))
@@ -27,7 +27,7 @@ def with_status(raw: Json) -> None:
 
 
 def entry(state: str, **status: object) -> Json:
-    common = {"service": "a", "state": state, "seconds_ago": None, "hosts": 0}
+    common = {"service": "a", "state": state, "seconds_ago": None, "backends": 0}
     return common | {"addresses": [], "why": ""} | status
 
 

@@ -339,7 +339,7 @@ async def test_an_address_is_told_before_the_nodes_that_came_meanwhile_and_holds
             w.queue.ripen()
         await until(
             lambda: ("update", "web", "n1", "n2") in w.balancers.calls,
-            "its hosts are to be updated",
+            "its backends are to be updated",
         )
         assert bool(w.service().ingress) is not is_refused
         w.balancers.holds.pop("web").set()
@@ -374,9 +374,11 @@ async def test_what_was_done_to_balancers_is_in_the_log_once(
         await w.later()
         await w.change(being_deleted)
     told = [vars(one) for one in caplog.records if one.message.startswith("load balancer")]
-    assert [(one["message"].removeprefix("load balancer "), one.get("hosts")) for one in told] == [
+    assert [
+        (one["message"].removeprefix("load balancer "), one.get("backends")) for one in told
+    ] == [
         ("created", 1),
-        ("has new hosts", 2),
+        ("has new backends", 2),
         ("updated", 2),
         ("deleted", None),
     ]

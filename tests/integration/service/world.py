@@ -152,7 +152,7 @@ class World(ControllerWorld):
         await self.rest()
 
     def is_idle(self) -> bool:
-        return self.queue.is_idle() and self.controller._hosts.is_debounced
+        return self.queue.is_idle() and self.controller._backends.is_debounced
 
     async def rest(self) -> None:
         async with within():

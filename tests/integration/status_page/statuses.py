@@ -18,7 +18,7 @@ HEALTHY: Json = {
     "docs_url": "https://wiki.local/ccm/",
     "up_seconds": 3723.4,
     "leader": {
-        "identity": "host-a_1",
+        "identity": "backend-a_1",
         "is_leader": True,
         "seconds_left": 8.2,
         "decision": "holds the lease",
@@ -88,7 +88,7 @@ def news(key: str, why: str, ago: float, what: str = "failed") -> Json:
 
 
 def balancer(key: str, state: str = "ensured", **changes: Any) -> Json:
-    common = {"service": key, "state": state, "seconds_ago": 61.0, "hosts": 3}
+    common = {"service": key, "state": state, "seconds_ago": 61.0, "backends": 3}
     return common | {"addresses": ["192.0.2.7"], "why": ""} | changes
 
 
@@ -116,7 +116,7 @@ def troubled() -> Json:
             worker("route", reasons={"vm-78": "waits for its provider ID"}),
             worker(
                 "service",
-                hosts=9,
+                backends=9,
                 balancers=2,
                 failing=1,
                 reasons={"default/web": f"refused until it changes: {refused}"},

@@ -137,16 +137,16 @@ def test_load_balancers_have_reasons_and_failing_ones_are_first() -> None:
     refusal = "refused until it changes: no session affinity"
     facts = worker(
         "service",
-        hosts=9,
+        backends=9,
         balancers=3,
-        reasons={"default/new": refusal, "default/api": "cannot update hosts: 503"},
+        reasons={"default/new": refusal, "default/api": "cannot update backends: 503"},
         services=[
             balancer("default/web", "refused", why="no quota", addresses=[], seconds_ago=None),
             balancer("default/api", addresses=["192.0.2.7", "lb.example"]),
         ],
     )
     page = read(status(workers=[facts, worker("route", reasons={"vm-1": "not a Service"})]))
-    assert page.captions["Load balancers"].startswith("3 Services, failing first; 9 nodes")
+    assert page.captions["Load balancers"].startswith("3 Services, failing first; 9 eligible nodes")
     assert page.rows["Load balancers"][1:] == [
         ["default/new", "pending", "–", "–", "–", refusal],
         ["default/web", "refused", "–", "–", "3", "no quota"],
@@ -156,7 +156,7 @@ def test_load_balancers_have_reasons_and_failing_ones_are_first() -> None:
             "1m1s ago",
             "192.0.2.7, lb.example",
             "3",
-            "cannot update hosts: 503",
+            "cannot update backends: 503",
         ],
     ]
 
@@ -201,8 +201,10 @@ def test_leader_and_standby_are_told_apart() -> None:
     leads = render(troubled(), NOW)
     assert "leader (8.2s left, renewed while it holds the lease)" in leads
     assert "<dd>migration: not held</dd>" in leads
-    facts = status(leader={"is_leader": False, "decision": "host-b leads", "identity": "host-a"})
-    assert "standby</dd><dt>Decision</dt><dd>host-b leads" in render(facts, NOW)
+    facts = status(
+        leader={"is_leader": False, "decision": "backend-b leads", "identity": "backend-a"}
+    )
+    assert "standby</dd><dt>Decision</dt><dd>backend-b leads" in render(facts, NOW)
 
 
 ODD_VALUES: list[Any] = [None, [], {}, "x", -1, 1e308, float("inf"), [7]]
@@ -248,7 +250,7 @@ def test_a_huge_cluster_makes_a_small_page() -> None:
     ]
     services = [balancer(f"default/web-{number}", "refused", why=why) for number in range(20)]
     facts = status(
-        workers=[*nodes, worker("service", services=services, balancers=500, hosts=5000)],
+        workers=[*nodes, worker("service", services=services, balancers=500, backends=5000)],
         uninitialized_nodes={"count": 5000, "first": {f"vm-{number}": 9.0 for number in range(20)}},
         quarantined={"node": {f"vm-{number}": 9.0 for number in range(5000)}},
     )

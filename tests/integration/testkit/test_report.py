@@ -35,7 +35,7 @@ def test_services_of_another_controller_are_skipped(package: Path, run_kit: RunK
         "        from ccm.errors import ImplementedElsewhere\n"
         "        raise ImplementedElsewhere('by the other one')\n",
     )
-    outcome = run_kit("service_changes::test_other_hosts_reach_the_cloud")
+    outcome = run_kit("service_changes::test_other_backends_reach_the_cloud")
     assert outcome.code == 0, outcome.output
     assert outcome.skipped() == {"service changes: by the other one"}
 

@@ -63,7 +63,7 @@ class Demo:
         """Read from Incus and from Kubernetes what there is."""
         records = {one["name"]: one for one in self.lab.get("/instances", recursion=1)}
         self.power = {name: one["status"].lower() for name, one in records.items()}
-        hosts = {
+        backends = {
             one["name"].rpartition("-")[0]
             for balancer in self.lab.get(BALANCERS, recursion=1)
             for one in balancer["backends"]
@@ -78,7 +78,7 @@ class Demo:
         labels = mapping(mapping(volume.get("metadata")).get("labels"))
         address = str(ingress[0]["ip"]) if ingress else ""
         zone = str(labels.get(ZONE, ""))
-        self.workload = WorkloadStatus(address, frozenset(hosts), zone, frozenset(routed))
+        self.workload = WorkloadStatus(address, frozenset(backends), zone, frozenset(routed))
 
     async def until(self, what: str, is_there: Callable[[], bool]) -> None:
         """Wait for it, and note how long it took."""
@@ -197,7 +197,7 @@ async def run(lab: Lab, directory: Path) -> None:
         await demo.until(
             "Service, routes and volume have what they need",
             lambda: bool(
-                {*NAMES} <= demo.workload.service_hosts
+                {*NAMES} <= demo.workload.service_backends
                 and {*NAMES} <= demo.workload.routed
                 and demo.workload.volume_zone
             ),
@@ -207,14 +207,14 @@ async def run(lab: Lab, directory: Path) -> None:
         await demo.power_off("node-2")
         await demo.until(
             "node-2 has the shutdown taint and is no backend",
-            lambda: demo.is_shut_down("node-2") and "node-2" not in demo.workload.service_hosts,
+            lambda: demo.is_shut_down("node-2") and "node-2" not in demo.workload.service_backends,
         )
         await demo.request()
         await demo.show(console)
         await demo.power_on("node-2")
         await demo.until(
             "node-2 is back",
-            lambda: not demo.is_shut_down("node-2") and "node-2" in demo.workload.service_hosts,
+            lambda: not demo.is_shut_down("node-2") and "node-2" in demo.workload.service_backends,
         )
         await demo.request()
         await demo.show(console)

@@ -227,7 +227,7 @@ class AwsAdapter(PatientAdapter):
             listeners=frozenset(
                 ("TCP", one["LoadBalancerPort"], one["InstancePort"]) for one in listeners
             ),
-            hosts=frozenset(self._provider_id(i["InstanceId"]) for i in one["Instances"]),
+            backends=frozenset(self._provider_id(i["InstanceId"]) for i in one["Instances"]),
             source_ranges=frozenset(ranges - {"0.0.0.0/0"}),
             health_check=_check(one["HealthCheck"]["Target"]) if one.get("HealthCheck") else None,
         )
@@ -251,7 +251,7 @@ class AwsAdapter(PatientAdapter):
         return ObservedBalancer(
             name=one["LoadBalancerName"],
             listeners=frozenset(listeners),
-            hosts=frozenset(self._provider_id(one) for found in targets for one in found),
+            backends=frozenset(self._provider_id(one) for found in targets for one in found),
             source_ranges=frozenset(ranges - {"0.0.0.0/0"}),
             health_check=_check(checks[0]) if checks else None,
             families=frozenset(

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import ChoosesHosts
+from ccm.cloud.interface import SelectsNodesByLabel
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import ImplementedElsewhere, NoRoom, Refused, RetryAfter
 from ccm.model.objects import Json
@@ -183,8 +183,8 @@ async def test_only_nodes_with_the_labels_are_targets(aws: Aws) -> None:
     await aws.ensure(asked, nodes)
     ids = [instance["InstanceId"] for instance in classic(aws)["Instances"]]
     assert ids == [machines[0]["InstanceId"]]
-    chooser = cast(ChoosesHosts, aws.cloud.load_balancers)
-    assert set(chooser.host_labels(asked)) == {"pool", "x"}
+    chooser = cast(SelectsNodesByLabel, aws.cloud.load_balancers)
+    assert set(chooser.selector_labels(asked)) == {"pool", "x"}
 
 
 async def test_given_security_groups_replace_its_own_and_the_nodes_are_shared(aws: Aws) -> None:
@@ -331,7 +331,7 @@ async def test_an_answer_without_its_instances_takes_none_away_injected(
                 rb"<reservationSet>.*</reservationSet>", b"<reservationSet/>", answer, flags=re.S
             )
         await aws.ensure(asking(annotations), nodes)
-        await aws.update_hosts(asking(annotations), nodes)
+        await aws.update_nodes(asking(annotations), nodes)
     assert aws.proxy.counted()["ec2:DescribeInstances"] > 0
     assert aws.proxy.writes() == []
 

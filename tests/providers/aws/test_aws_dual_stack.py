@@ -274,7 +274,7 @@ async def test_its_own_group_lets_in_both_families(aws: Aws) -> None:
     assert {one for one in sources(aws) if one[0] == "tcp"} == opened
     aws.proxy.reset()
     await aws.ensure(asking(PREFERRED | BOTH_LIMITED), nodes)
-    await aws.update_hosts(asking(PREFERRED | BOTH_LIMITED), nodes)
+    await aws.update_nodes(asking(PREFERRED | BOTH_LIMITED), nodes)
     assert aws.proxy.writes() == []
     await aws.delete(asking(PREFERRED))
     assert sources(aws) == set()
@@ -322,7 +322,7 @@ async def test_a_service_of_ipv6_has_targets_of_ipv6_injected(aws: Aws) -> None:
     tcp = {one for one in sources(aws) if one[0] == "tcp"}
     assert tcp == {("tcp", 30080, "::/0")}
     assert ("icmpv6", 2, "::/0") in sources(aws)
-    await aws.update_hosts(one, [node_of(second), node_of(lacking)])
+    await aws.update_nodes(one, [node_of(second), node_of(lacking)])
     assert behind(aws) == [{second["InstanceId"]}]
     aws.proxy.requests = []
     await aws.ensure(one, [node_of(second), node_of(lacking)])

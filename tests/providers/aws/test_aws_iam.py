@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import NamesMissingRights, Quota
+from ccm.cloud.interface import Quota, ReportsMissingPermissions
 from ccm.cloud.testkit.harness import volume
 from ccm.errors import Denied
 from ccm.model.cloud import Instance, VolumePlace
@@ -193,7 +193,7 @@ def do_everything(cloud: AwsCloud, instances: list[Json], disk: str) -> None:
     for before, after in services():
         cloud.load_balancers.ensure(before, nodes[:1])
         cloud.load_balancers.ensure(after, nodes)
-        cloud.load_balancers.update_hosts(after, nodes[1:])
+        cloud.load_balancers.update_nodes(after, nodes[1:])
         cloud.load_balancers.delete(after)
 
 
@@ -287,8 +287,8 @@ async def test_reads_that_are_not_allowed_are_named_and_nothing_is_written(
     before = [*account.nlbs(is_deep=True), *account.security_groups()]
     async with acting(account, user, allowing(*names), monkeypatch) as cloud:
         part: object = cloud.load_balancers
-        assert isinstance(part, NamesMissingRights)
-        found = await invoke(part.missing_rights)
+        assert isinstance(part, ReportsMissingPermissions)
+        found = await invoke(part.missing_permissions)
     assert {name.partition(":")[2] for name in found} == missing
     assert len(found) == len(missing)
     assert [*account.nlbs(is_deep=True), *account.security_groups()] == before

@@ -164,7 +164,7 @@ async def test_without_a_cluster_id_machines_are_read_and_nothing_is_written(aws
     one = service("web")
     for attempt in (
         aws.ensure(one, [by_id]),
-        aws.update_hosts(one, [by_id]),
+        aws.update_nodes(one, [by_id]),
         aws.delete(one),
         aws.list_routes(by_id),
         aws.create_route(by_id),

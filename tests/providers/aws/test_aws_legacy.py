@@ -49,7 +49,7 @@ async def test_what_has_the_legacy_tag_is_ours(aws: Aws, kind: str) -> None:
     one = asking(kind)
     await aws.ensure(one, [first])
     set_tags(aws, LEGACY)
-    await aws.update_hosts(one, [second])
+    await aws.update_nodes(one, [second])
     await aws.ensure(one, [second])
     await assert_nothing_left(aws, one)
 

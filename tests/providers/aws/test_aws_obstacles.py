@@ -52,7 +52,7 @@ async def test_a_target_that_cannot_be_taken_out_keeps_no_other_in_injected(aws:
         return Refusal(400, "InvalidTarget", f"'{odd}' is not valid") if is_odd else None
 
     aws.proxy.rule = refuse
-    await aws.update_hosts(one, [node_of(machines[1])])
+    await aws.update_nodes(one, [node_of(machines[1])])
     (group,) = aws.target_groups()
     assert set(aws.targets(group)) == {odd, machines[1]["InstanceId"]}
 
@@ -164,7 +164,7 @@ async def test_a_change_of_nodes_reads_of_a_balancer_only_what_it_needs(aws: Aws
     one = asking("nlb", "web", 80, 81)
     await aws.ensure(one, [first])
     aws.proxy.reset()
-    await aws.update_hosts(one, [first, second])
+    await aws.update_nodes(one, [first, second])
     counted = aws.proxy.counted()
     assert sum(n for name, n in counted.items() if name.startswith("elbv2:Describe")) == 5
     assert [name for name in aws.proxy.writes() if name.startswith("elbv2:")] == [
@@ -207,7 +207,7 @@ async def test_another_clusters_instance_and_security_group_are_left_alone(
     (between,) = aws.launch(SecurityGroupIds=[theirs_group])
     one = asking(kind)
     await aws.ensure(one, [node_of(ours), node_of(theirs), node_of(between)])
-    await aws.update_hosts(one, [node_of(theirs), node_of(ours)])
+    await aws.update_nodes(one, [node_of(theirs), node_of(ours)])
     (found,) = aws.classic_elbs() if kind == "classic" else aws.target_groups()
     if kind == "classic":
         registered = {instance["InstanceId"] for instance in found["Instances"]}
@@ -287,5 +287,5 @@ async def test_a_node_without_an_instance_costs_no_read_a_service(
     nodes = [node_of(machine), node_of(machine | {"InstanceId": "i-0123456789abcdef0"})]
     await aws.ensure(asking(kind), nodes)
     aws.proxy.reset()
-    await aws.update_hosts(asking(kind), nodes)
+    await aws.update_nodes(asking(kind), nodes)
     assert "ec2:DescribeInstances" not in aws.proxy.counted()

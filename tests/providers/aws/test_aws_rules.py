@@ -87,7 +87,7 @@ async def test_a_full_group_keeps_no_dead_node_in_and_no_new_one_out(aws: Aws, k
         await aws.ensure(one, [node_of(dead)])
     assert list(behind(aws, kind)) == [{dead["InstanceId"]}]
     with pytest.raises(NoRoom, match=aws.nodes_group):
-        await aws.update_hosts(one, [node_of(new)])
+        await aws.update_nodes(one, [node_of(new)])
     assert list(behind(aws, kind)) == [{new["InstanceId"]}]
     await aws.delete(one)
     assert len(rules(aws)) == FULL
@@ -103,7 +103,7 @@ async def test_rules_that_may_not_be_changed_keep_no_node_out_injected(aws: Aws,
         aws.proxy.fault("AuthorizeSecurityGroupIngress", denied),
         pytest.raises(Exception, match="ec2:AuthorizeSecurityGroupIngress"),
     ):
-        await aws.update_hosts(one, [node_of(machine)])
+        await aws.update_nodes(one, [node_of(machine)])
     assert list(behind(aws, kind)) == [{machine["InstanceId"]}]
 
 
@@ -149,7 +149,7 @@ async def test_five_hundred_balancers_have_the_right_targets_with_rules_or_witho
     refused = count()
     for number in range(500):
         try:
-            await aws.update_hosts(asking("nlb", f"web-{number}", number + 1), [node_of(second)])
+            await aws.update_nodes(asking("nlb", f"web-{number}", number + 1), [node_of(second)])
         except NoRoom:
             next(refused)
     assert next(refused) == 500 - (FULL - 1)

@@ -46,7 +46,7 @@ async def test_a_success_that_is_no_answer_is_an_error_and_nobody_is_gone_inject
         lambda: aws.list_routes(one),
         lambda: aws.ensure(asking("nlb", "new"), [one]),
         lambda: aws.ensure(asking("classic", "classic"), [one]),
-        lambda: aws.update_hosts(other, [one]),
+        lambda: aws.update_nodes(other, [one]),
         lambda: aws.delete(other),
     ]
     answering(aws, body)

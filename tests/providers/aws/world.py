@@ -295,13 +295,13 @@ class Aws(Account):
         assert self.cloud.instances
         return dict(await invoke(self.cloud.instances.describe, nodes))
 
-    async def ensure(self, one: Service, hosts: Sequence[Node] = ()) -> Balancer:
+    async def ensure(self, one: Service, nodes: Sequence[Node] = ()) -> Balancer:
         assert self.cloud.load_balancers
-        return await invoke(self.cloud.load_balancers.ensure, one, hosts)
+        return await invoke(self.cloud.load_balancers.ensure, one, nodes)
 
-    async def update_hosts(self, one: Service, hosts: Sequence[Node]) -> None:
+    async def update_nodes(self, one: Service, nodes: Sequence[Node]) -> None:
         assert self.cloud.load_balancers
-        await invoke(self.cloud.load_balancers.update_hosts, one, hosts)
+        await invoke(self.cloud.load_balancers.update_nodes, one, nodes)
 
     async def delete(self, one: Service) -> None:
         assert self.cloud.load_balancers

@@ -198,7 +198,7 @@ def observed(record: Json) -> ObservedBalancer:
             )
             for rule in rules
         ),
-        hosts=frozenset(f"digitalocean://{one}" for one in record["droplet_ids"]),
+        backends=frozenset(f"digitalocean://{one}" for one in record["droplet_ids"]),
         source_ranges=frozenset(one.removeprefix("cidr:") for one in record["firewall"]["allow"]),
         health_check=HealthCheck(check["port"], check["path"]) if is_own else None,
         families=frozenset(families),

@@ -31,12 +31,12 @@ class Started(StartedProvider, DigitalOceanCloud):
         _started.append(self)
         return await super().start()
 
-    async def ensure(self, service: Service, *hosts: Node) -> Balancer:
+    async def ensure(self, service: Service, *nodes: Node) -> Balancer:
         """As the controller does it: it comes back while DigitalOcean is at work."""
         assert self.load_balancers
         for _ in range(MOST_TRIES):
             try:
-                return await invoke(self.load_balancers.ensure, service, hosts)
+                return await invoke(self.load_balancers.ensure, service, nodes)
             except RetryAfter:
                 continue
         raise AssertionError("it never ends")

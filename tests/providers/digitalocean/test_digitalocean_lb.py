@@ -133,13 +133,13 @@ async def test_a_filter_by_name_may_count_all(
 async def test_check_names_scopes_that_the_token_lacks(do: DigitalOcean, cloud: Started) -> None:
     parts = cloud.load_balancers
     assert isinstance(parts, DigitalOceanLoadBalancers)
-    assert await parts.missing_rights() == []
+    assert await parts.missing_permissions() == []
     do.fault = {"status": 403, "text": '{"id": "forbidden", "message": "missing scope"}'}
-    assert await parts.missing_rights() == ["certificate:read"]
+    assert await parts.missing_permissions() == ["certificate:read"]
     with_firewall = f"{config_of(do)}[Firewall]\nname = fw\ntag = worker\n"
     parts = (await Started(with_firewall).start()).load_balancers
     assert isinstance(parts, DigitalOceanLoadBalancers)
-    assert await parts.missing_rights() == ["certificate:read", "firewall:read"]
+    assert await parts.missing_permissions() == ["certificate:read", "firewall:read"]
 
 
 async def test_a_full_account_is_no_room(do: DigitalOcean, cloud: Started, worker: Json) -> None:
@@ -157,4 +157,4 @@ async def test_a_change_waits_while_one_is_under_way(
     do.reads_until_active = 9
     assert cloud.load_balancers
     with pytest.raises(RetryAfter):
-        await invoke(cloud.load_balancers.update_hosts, web(), [])
+        await invoke(cloud.load_balancers.update_nodes, web(), [])

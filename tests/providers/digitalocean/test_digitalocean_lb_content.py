@@ -28,9 +28,9 @@ async def test_a_list_in_doubt_keeps_nobody_out(
     odd["name"] = ""
     assert cloud.load_balancers
     with pytest.raises(Refused, match="could not be found"):
-        await invoke(cloud.load_balancers.update_hosts, web(), [host(worker), ended])
+        await invoke(cloud.load_balancers.update_nodes, web(), [host(worker), ended])
     odd["name"] = "even"
-    await invoke(cloud.load_balancers.update_hosts, web(), [ended, host(worker)])
+    await invoke(cloud.load_balancers.update_nodes, web(), [ended, host(worker)])
     assert only(do)["droplet_ids"] == [worker["id"]]
 
 
@@ -119,7 +119,7 @@ async def test_without_a_fit_node_what_is_behind_stays(
     await cloud.ensure(web(), host(worker))
     private = host(do.add_droplet("private", networks=networks("10.0.0.9")))
     assert cloud.load_balancers
-    for method in (cloud.load_balancers.ensure, cloud.load_balancers.update_hosts):
+    for method in (cloud.load_balancers.ensure, cloud.load_balancers.update_nodes):
         with pytest.raises(Refused, match=r"not private: .* needs public IPv4 addresses"):
             await invoke(method, web(), [private])
     assert only(do)["droplet_ids"] == [worker["id"]]
@@ -132,7 +132,7 @@ async def test_without_a_fit_node_what_is_behind_stays(
     assert only(do)["network"] == "INTERNAL"
 
 
-async def test_other_hosts_are_one_put_and_change_nothing_else(
+async def test_other_backends_are_one_put_and_change_nothing_else(
     do: DigitalOcean, cloud: Started, worker: Json
 ) -> None:
     """DO41: also what only a person has set stays."""
@@ -142,7 +142,7 @@ async def test_other_hosts_are_one_put_and_change_nothing_else(
     other = do.add_droplet("other")
     start, before = len(do.writes()), dict(record)
     assert cloud.load_balancers
-    await invoke(cloud.load_balancers.update_hosts, web(ports=[port(81)]), [host(other)])
+    await invoke(cloud.load_balancers.update_nodes, web(ports=[port(81)]), [host(other)])
     assert len(do.writes()) == start + 1
     assert only(do) == before | {"droplet_ids": [other["id"]]}
 

@@ -72,7 +72,7 @@ async def test_another_ones_load_balancer_is_refused(
         await invoke(cloud.load_balancers.delete, claim)
     assert cloud.load_balancers
     with pytest.raises(Refused, match="has no load balancer"):
-        await invoke(cloud.load_balancers.update_hosts, claims[0], [host(worker)])
+        await invoke(cloud.load_balancers.update_nodes, claims[0], [host(worker)])
     assert do.balancers == {theirs["id"]: before}
     assert not do.writes()
 
@@ -134,7 +134,7 @@ async def test_a_disowned_one_is_not_even_looked_at(
     assert parts
     for method, *rest in (
         (parts.ensure, [host(worker)]),
-        (parts.update_hosts, []),
+        (parts.update_nodes, []),
         (parts.delete,),
     ):
         with pytest.raises(ImplementedElsewhere):

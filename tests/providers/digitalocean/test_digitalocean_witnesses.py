@@ -56,7 +56,7 @@ async def use_everything(do: DigitalOcean, url: str) -> None:
                     rule["certificate_id"] = rule["certificate_id"] and renewed
             await cloud.ensure(asked, one)
         assert cloud.load_balancers
-        await invoke(cloud.load_balancers.update_hosts, asked, [one])
+        await invoke(cloud.load_balancers.update_nodes, asked, [one])
         await invoke(cloud.load_balancers.delete, asked)
     http3 = {
         "type": "REGIONAL",

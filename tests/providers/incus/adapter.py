@@ -215,10 +215,10 @@ class IncusAdapter(PatientAdapter):
 
 def observed(uid: str, records: Sequence[Json], ids: Mapping[str, str]) -> ObservedBalancer:
     """What the kit wants to know of the balancers of one Service."""
-    listeners, hosts = set(), set()
+    listeners, backends = set(), set()
     for one in records:
         targets = {backend["name"]: backend["target_port"] for backend in one["backends"]}
-        hosts |= {ids[name.rpartition("-")[0]] for name in targets}
+        backends |= {ids[name.rpartition("-")[0]] for name in targets}
         for port in one["ports"]:
             ports = {int(targets[name]) for name in port["target_backend"]}
             listeners |= {(port["protocol"].upper(), int(port["listen_port"]), to) for to in ports}
@@ -228,7 +228,7 @@ def observed(uid: str, records: Sequence[Json], ids: Mapping[str, str]) -> Obser
     return ObservedBalancer(
         name=Service({"metadata": {"uid": uid}}).default_balancer_name,
         listeners=frozenset(listeners),
-        hosts=frozenset(hosts),
+        backends=frozenset(backends),
         families=frozenset(family_of(one["listen_address"]) for one in records),
     )
 

@@ -29,7 +29,7 @@ async def test_an_instance_in_another_network_is_named(
 ) -> None:
     cloud = await Started(lab.config(f"unix://{gateway.socket}", "k8s", "bridged")).start()
     balancers = Balancers(lab, cloud)
-    balancers.hosts["br-1"] = node_of(lab, "br-1", "bridged")
+    balancers.nodes["br-1"] = node_of(lab, "br-1", "bridged")
     made = await balancers.ensure(service(), "node-1", "br-1")
     assert made.warnings == ("instances br-1 are not in network ovn0",)
     balancers.answering(made.ingress[0].ip, "node-1")
@@ -65,7 +65,7 @@ async def test_a_network_of_another_project_is_another_network(
     """Its address behind our balancer would be that of whoever has it in ours."""
     cloud = await Started(lab.config("", "k8s", "rival", who="ADMIN")).start()
     balancers = Balancers(lab, cloud)
-    balancers.hosts["rival-1"] = node_of(lab, "rival-1", "rival")
+    balancers.nodes["rival-1"] = node_of(lab, "rival-1", "rival")
     made = await balancers.ensure(service(), "node-1", "rival-1")
     assert made.warnings == ("instances rival-1 are not in network ovn0",)
     (record,) = balancers.records().values()
@@ -87,7 +87,7 @@ async def test_a_network_that_projects_share_is_one_network(lab: Lab, clean: Non
         body = {"name": "sh-1", "source": source, "devices": devices}
         lab.call("POST", "/instances", body, "bridged")
         lab.set_state(["sh-1"], "start", "bridged")
-        balancers.hosts["sh-1"] = node_of(lab, "sh-1", "bridged")
+        balancers.nodes["sh-1"] = node_of(lab, "sh-1", "bridged")
         made = await balancers.ensure(service(), "sh-1")
         assert made.warnings == ()
         (record,) = lab.get(ROOT, "default", recursion=1)
@@ -101,7 +101,7 @@ async def test_a_network_that_projects_share_is_one_network(lab: Lab, clean: Non
 
 async def test_a_node_whose_instance_is_elsewhere_is_named(balancers: Balancers) -> None:
     """As on another remote than the balancers'."""
-    balancers.hosts["far"] = node("far", ABSENT)
+    balancers.nodes["far"] = node("far", ABSENT)
     made = await balancers.ensure(service(), "node-1", "far")
     assert made.warnings == ("nodes far have no instance of their own in lab",)
 
@@ -115,7 +115,7 @@ async def forwards(lab: Lab) -> AsyncIterator[Balancers]:
     more = "\nproject = default\nmode = forward\naddress-range = 198.51.100.0/24"
     cloud = await Started(config + more).start()
     balancers = Balancers(lab, cloud)
-    balancers.hosts = {name: node_of(lab, name, "bridged") for name in ("br-1", "br-2")}
+    balancers.nodes = {name: node_of(lab, name, "bridged") for name in ("br-1", "br-2")}
     yield balancers
     await balancers.part.delete(service())
     lab.set_state(["br-1", "br-2"], "start", "bridged")

@@ -29,16 +29,16 @@ class Balancers:
     def __init__(self, lab: Lab, cloud: Started) -> None:
         assert isinstance(cloud.load_balancers, IncusLoadBalancers)
         self.lab, self.cloud, self.part = lab, cloud, cloud.load_balancers
-        self.hosts = {name: node_of(lab, name) for name in NODES}
+        self.nodes = {name: node_of(lab, name) for name in NODES}
 
     async def ensure(self, asked: Service, *names: str) -> Balancer:
-        hosts = [self.hosts[name] for name in names or NODES]
-        made: Balancer = await self._until_done(lambda: self.part.ensure(asked, hosts))
+        nodes = [self.nodes[name] for name in names or NODES]
+        made: Balancer = await self._until_done(lambda: self.part.ensure(asked, nodes))
         return made
 
     async def update(self, asked: Service, *names: str) -> None:
-        hosts = [self.hosts[name] for name in names or NODES]
-        await self._until_done(lambda: self.part.update_hosts(asked, hosts))
+        nodes = [self.nodes[name] for name in names or NODES]
+        await self._until_done(lambda: self.part.update_nodes(asked, nodes))
 
     async def _until_done(self, work: Any) -> Any:
         """As a controller does: an instance that has just started has no port for a moment."""
@@ -333,7 +333,7 @@ async def test_a_balancer_that_somebody_deletes_meanwhile_is_made_again(
     gone = {"type": "error", "error": "Load balancer not found"}
     gateway.set_rules({"method": "PUT", "count": 1, "status": 404, "body": gone})
     with pytest.raises(RetryAfter):
-        await balancers.part.ensure(service(), [balancers.hosts["node-2"]])
+        await balancers.part.ensure(service(), [balancers.nodes["node-2"]])
     assert (await balancers.ensure(service(), "node-2")).ingress == (way,)
 
 

@@ -135,7 +135,7 @@ def test_what_people_add_stays_and_what_is_ours_is_restored() -> None:
     assert not plan.is_different(made, {**theirs, **made}), "no loop"
     changed = plan.with_backends("load-balancer", {**theirs, "description": "mine"}, LISTENERS, [])
     assert changed["description"] == "mine"
-    assert changed["config"] == theirs["config"], "hosts only"
+    assert changed["config"] == theirs["config"], "nodes only"
 
 
 @pytest.mark.parametrize("mode", ["load-balancer", FORWARD])

@@ -58,8 +58,8 @@ async def test_a_member_that_is_down_costs_nobody_a_node_and_comes_back_whole(
 ) -> None:
     """IN24, IN25, IN48, IN49."""
     balancers = Balancers(lab, cloud)
-    hosts = [*balancers.hosts.values()]
-    before = await cloud.describe(*hosts)
+    nodes = [*balancers.nodes.values()]
+    before = await cloud.describe(*nodes)
     assert [one.zone for one in before.values() if isinstance(one, Instance)] == [
         "zone-a", "zone-b", "zone-a"
     ]  # fmt: skip
@@ -68,7 +68,7 @@ async def test_a_member_that_is_down_costs_nobody_a_node_and_comes_back_whole(
     balancers.answering(way.ip, *NODES)
     lab.run("api", "hold", "2")
     try:
-        answers = await cloud.describe(*hosts, node("absent", ABSENT))
+        answers = await cloud.describe(*nodes, node("absent", ABSENT))
         assert [type(one) for one in answers.values()] == [Instance, Unknown, Instance, Unknown]
         absent = answers["absent"]
         assert isinstance(absent, Unknown)
@@ -91,7 +91,7 @@ async def test_a_member_that_is_down_costs_nobody_a_node_and_comes_back_whole(
         lab.run("api", "resume", "2")
 
     async def is_whole() -> bool:
-        return await cloud.describe(*hosts) == before
+        return await cloud.describe(*nodes) == before
 
     await until("all instances are read as before", is_whole, HEARTBEAT)
     assert isinstance(await cloud.describe_one("absent", ABSENT), Gone)

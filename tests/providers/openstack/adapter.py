@@ -351,7 +351,7 @@ def settled(record: Any) -> Any:
 
 def observed(tree: Json, owners: Mapping[str, str]) -> ObservedBalancer:
     """What the kit wants to know of a balancer."""
-    listeners, hosts, ranges = set(), set(), set()
+    listeners, backends, ranges = set(), set(), set()
     health = None
     affinities = set()
     addresses = [tree["vip_address"], *(one["ip_address"] for one in tree["additional_vips"])]
@@ -361,7 +361,7 @@ def observed(tree: Json, owners: Mapping[str, str]) -> ObservedBalancer:
         node_ports = {member["protocol_port"] for member in members} or {0}
         protocol = listener["protocol"].replace("HTTP", "TCP")
         listeners |= {(protocol, listener["protocol_port"], port) for port in node_ports}
-        hosts |= {owners[member["address"]] for member in members}
+        backends |= {owners[member["address"]] for member in members}
         ranges |= set(listener.get("allowed_cidrs") or ())
         affinities.add(bool(pool and pool.get("session_persistence")))
         monitor = pool and pool["monitor"]
@@ -372,7 +372,7 @@ def observed(tree: Json, owners: Mapping[str, str]) -> ObservedBalancer:
     return ObservedBalancer(
         name=tree["name"],
         listeners=frozenset(listeners),
-        hosts=frozenset(hosts),
+        backends=frozenset(backends),
         source_ranges=frozenset(ranges - {"0.0.0.0/0", "::/0"}),
         health_check=health,
         has_affinity=affinities == {True},

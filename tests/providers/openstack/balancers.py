@@ -266,7 +266,7 @@ class Worker(Started):
         return await come_back(self.balancers.ensure, asked, nodes)
 
     async def update(self, asked: Service, nodes: Sequence[Node]) -> None:
-        await come_back(self.balancers.update_hosts, asked, nodes)
+        await come_back(self.balancers.update_nodes, asked, nodes)
 
     async def delete(self, asked: Service) -> None:
         await come_back(self.balancers.delete, asked)

@@ -14,7 +14,7 @@ from tests.support.running import long
 
 pytestmark = [long, pytest.mark.timeout(7200)]
 
-BALANCERS = "Ensure or Change or UpdateHosts or Delete- or Get- or Owned- or Get] or Owned]"
+BALANCERS = "Ensure or Change or UpdateNodes or Delete- or Get- or Owned- or Get] or Owned]"
 # With `split` the port of a VIP stays behind, and with it what leads to a floating IP.
 DELETION = "test_it_converges_from_wherever_it_was_broken_off and Delete-"
 SPLIT, NOVA = "split", "nova"

@@ -319,7 +319,7 @@ async def test_what_octavia_fails_at_is_told_and_made_anew_only_when_nobody_uses
     octavia.play(second, "ACTIVE")
     assert (await worker.ensure(asked, octavia.nodes[:1])).ingress
     octavia.play(second, "PENDING_UPDATE")
-    for work in (ensure, worker.balancers.update_hosts):
+    for work in (ensure, worker.balancers.update_nodes):
         with pytest.raises(RetryAfter):
             await work(asked, octavia.nodes[:2])
     with pytest.raises(RetryAfter):

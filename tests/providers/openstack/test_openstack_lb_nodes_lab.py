@@ -69,9 +69,9 @@ async def test_nodes_that_come_while_it_is_made_are_a_request_a_pool_and_no_look
 async def test_nodes_are_chosen_by_their_labels_as_they_are_now(
     octavia: BalancerLab, worker: Worker
 ) -> None:
-    """OS48: which labels count is told, so that a change of them is a change of hosts."""
+    """OS48: which labels count is told, so that a change of them is a change of backends."""
     asked = service_of("web", {"node-selector": "pool=web"})
-    assert set(worker.balancers.host_labels(asked)) == {"pool"}
+    assert set(worker.balancers.selector_labels(asked)) == {"pool"}
     web, other = (with_pool(node, "web") for node in octavia.nodes[:2])
     await worker.ensure(asked, [web, with_pool(other, "db")])
     assert octavia.members() == [{web.name}]

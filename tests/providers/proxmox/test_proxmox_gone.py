@@ -100,7 +100,7 @@ async def test_an_empty_list_of_a_token_without_rights_deletes_nobody(
     told = await cloud.why(asked)
     assert asked is UNNAMED or "VM.Audit on /vms, propagated" in told
     assert cloud.instances
-    missing = await cloud.instances.missing_rights()  # type: ignore[attr-defined]
+    missing = await cloud.instances.missing_permissions()  # type: ignore[attr-defined]
     assert missing == ["one: VM.Audit on /vms, propagated"]
 
 
@@ -144,10 +144,10 @@ async def test_the_rights_that_check_names(pve: Served) -> None:
     pve.acl = {TOKEN: [("/vms", {"VM.Audit"})]}
     cloud = await Started(config_of(pve.section(), features={"mode": "auto"})).start()
     assert cloud.instances
-    missing = await cloud.instances.missing_rights()  # type: ignore[attr-defined]
+    missing = await cloud.instances.missing_permissions()  # type: ignore[attr-defined]
     assert missing == ["one: Sys.Audit on /", "one: VM.GuestAgent.Audit on /vms"]
     pve.acl = {TOKEN: [("/", {*ALL_RIGHTS, "VM.Monitor"} - {"VM.GuestAgent.Audit"})]}
-    assert await cloud.instances.missing_rights() == []  # type: ignore[attr-defined]
+    assert await cloud.instances.missing_permissions() == []  # type: ignore[attr-defined]
     await cloud.close()
 
 

@@ -192,7 +192,7 @@ def _balancer(record: Json) -> ObservedBalancer:
         listeners=frozenset(
             (one["protocol"], one["port"], one["node_port"]) for one in record["listeners"]
         ),
-        hosts=frozenset(f"simulated://{host}" for host in record["hosts"]),
+        backends=frozenset(f"simulated://{backend}" for backend in record["backends"]),
         source_ranges=frozenset(record["source_ranges"]),
         health_check=HealthCheck(health["port"], health["path"]) if health else None,
     )

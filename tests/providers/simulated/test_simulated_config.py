@@ -10,7 +10,14 @@ from ccm.cloud.interface import Quota
 from ccm.errors import ConfigurationFaults
 from ccm.providers.simulated.config import SimulatedConfig, read_config
 
-WRONG_URLS = ("", "banana", "ftp://host", "http://", "http://host:port", "http://host/?a=b")
+WRONG_URLS = (
+    "",
+    "banana",
+    "ftp://backend",
+    "http://",
+    "http://backend:port",
+    "http://backend/?a=b",
+)
 MINIMAL = "[Global]\nurl = http://127.0.0.1:8080\ntoken = secret\n"
 
 
@@ -77,10 +84,10 @@ def test_a_wrong_line_is_named_with_its_remedy(line: str, key: str, words: str) 
 @pytest.mark.parametrize(
     "content",
     [
-        "[Global]\nurl = http://me:hunter2@host\ntoken = t\n",
-        "[Global]\nurl = http://host\ntoken = hunter2 and more\n",
-        "[Global]\nurl = http://host\ntoken = hunter2\n  second-line\n",
-        "[Global]\nurl = http://host\ntoken = hunter2\ntoken-file = /nowhere\n",
+        "[Global]\nurl = http://me:hunter2@backend\ntoken = t\n",
+        "[Global]\nurl = http://backend\ntoken = hunter2 and more\n",
+        "[Global]\nurl = http://backend\ntoken = hunter2\n  second-line\n",
+        "[Global]\nurl = http://backend\ntoken = hunter2\ntoken-file = /nowhere\n",
     ],
 )
 def test_a_fault_never_shows_a_secret(content: str) -> None:
@@ -92,7 +99,7 @@ def test_a_fault_never_shows_a_secret(content: str) -> None:
     [
         *((f"url = {url}\ntoken = t", "url: ") for url in WRONG_URLS),
         ("token = t", "url: is missing"),
-        ("url = http://host", "token: is missing; set token or token-file"),
+        ("url = http://backend", "token: is missing; set token or token-file"),
     ],
 )
 def test_what_is_needed_is_a_fault_when_it_is_wrong_or_missing(content: str, told: str) -> None:
@@ -109,7 +116,7 @@ def test_a_token_file_without_a_token_is_a_fault(
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
-    [fault] = faults(f"[Global]\nurl = http://host\ntoken-file = {file}\n")
+    [fault] = faults(f"[Global]\nurl = http://backend\ntoken-file = {file}\n")
     assert fault.startswith("cloud.conf:3 [Global] token-file: ")
     assert word in fault
 
@@ -127,7 +134,7 @@ def test_all_faults_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "url = http://host\n",
+        "url = http://backend\n",
         "[Global\n",
         "[Global]\nnonsense: a\n",
         b"\xff\xfe",

@@ -66,7 +66,7 @@ async def test_an_odd_record_is_never_taken_for_nothing_there(w: World, body: st
     for attempt in (
         w.balancers.get(service()),
         w.balancers.ensure(service(), []),
-        w.balancers.update_hosts(service(), []),
+        w.balancers.update_nodes(service(), []),
         w.balancers.delete(service()),
     ):
         with pytest.raises(CloudError) as failure:
@@ -75,14 +75,14 @@ async def test_an_odd_record_is_never_taken_for_nothing_there(w: World, body: st
     assert record(w) == before
 
 
-async def test_a_host_without_a_machine_is_left_out_by_the_next_call(w: World) -> None:
-    """Not by this one: its hosts may be old by the time that it had a grant for another try."""
+async def test_a_backend_without_a_machine_is_left_out_by_the_next_call(w: World) -> None:
+    """Not by this one: its backends may be old by the time that it had a grant for another try."""
     first, second = w.cloud.state.add_machines(2)
-    hosts = [node(machine.name, f"simulated://{machine.id}") for machine in (first, second)]
+    backends = [node(machine.name, f"simulated://{machine.id}") for machine in (first, second)]
     w.cloud.state.machines.terminate(first.id)
-    with pytest.raises(RetryAfter, match="1 hosts have no machine"):
-        await w.balancers.ensure(service(), hosts)
+    with pytest.raises(RetryAfter, match="1 backends have no machine"):
+        await w.balancers.ensure(service(), backends)
     assert w.cloud.counters.writes == 1
-    await w.balancers.ensure(service(), hosts)
-    assert {*record(w).hosts} == {second.id}
+    await w.balancers.ensure(service(), backends)
+    assert {*record(w).backends} == {second.id}
     assert w.cloud.counters.writes == 2

@@ -88,7 +88,7 @@ async def test_a_login_that_may_not_see_all_proves_nothing(lab: Lab, cloud: Star
     told = await cloud.why(asked)
     assert "lab: System.View on the root folder, propagated" in told
     assert cloud.instances
-    missing = await cloud.instances.missing_rights()  # type: ignore[attr-defined]
+    missing = await cloud.instances.missing_permissions()  # type: ignore[attr-defined]
     assert missing == [
         "lab: System.View on the root folder, propagated",
         "lab: System.Read on the root folder, propagated",

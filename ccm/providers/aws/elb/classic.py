@@ -65,7 +65,7 @@ class ClassicElbs:
         name = classic_group_name(service.default_balancer_name)
         return self._groups.has_leftover(name, tag)
 
-    def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+    def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As `ElbType`; what is refused is refused before anything is changed."""
         tag = self._elb.tagging.cluster_tag()
         request = read_request(service, CLASSIC, tag)
@@ -75,7 +75,7 @@ class ClassicElbs:
         if observed:
             request = request.keeping_scheme(observed.is_internal)
         subnets = self._elb.subnets_for(request, tag, observed.subnets if observed else ())
-        backends, registered = self._backends(request.annotations, hosts, observed)
+        backends, registered = self._backends(request.annotations, nodes, observed)
         extra = request.annotations.csv("extra-security-groups")
         shared = self._elb.config.elb_security_group
         given = request.annotations.csv("security-groups") or ([shared] if shared else [])
@@ -105,12 +105,12 @@ class ClassicElbs:
             ingress.check()
         return to_balancer(request.name, executor.hostname, request.annotations.warnings)
 
-    def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
+    def update_nodes(self, service: Service, nodes: Sequence[Node]) -> bool:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag)
         if observed is None:
             return False
-        backends, registered = self._backends(Annotations.of(service), hosts, observed)
+        backends, registered = self._backends(Annotations.of(service), nodes, observed)
         ingress = self._node_ingress(name, next(iter(observed.groups), ""))
         if observed.groups:
             ingress.open(backends, tag)
@@ -184,11 +184,11 @@ class ClassicElbs:
             return self._api.describe_tags("elb:DescribeTags", "LoadBalancerName", names)
 
     def _backends(
-        self, annotations: Annotations, hosts: Sequence[Node], observed: ClassicElb | None
+        self, annotations: Annotations, nodes: Sequence[Node], observed: ClassicElb | None
     ) -> tuple[Sequence[BackendInstance], frozenset[str]]:
         registered = observed.instances if observed else frozenset[str]()
         tag = self._elb.tagging.cluster_tag()
-        return self._vpc.backends(target_instances(annotations, hosts), registered, tag)
+        return self._vpc.backends(target_instances(annotations, nodes), registered, tag)
 
     def _node_ingress(self, name: str, group_id: str, own_id: str = "") -> NodeIngress:
         """The nodes opened for a group; `own_id` is closed where another group took its place."""

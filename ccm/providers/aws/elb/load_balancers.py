@@ -21,7 +21,7 @@ from ccm.providers.aws.elb.annotations import (
     load_balancer_type,
 )
 from ccm.providers.aws.elb.request import LoadBalancerRequest, label_selector
-from ccm.providers.aws.rights import missing_rights
+from ccm.providers.aws.rights import missing_permissions
 from ccm.providers.aws.security_groups import (
     ALL_PROTOCOLS,
     IngressChange,
@@ -42,10 +42,10 @@ class ElbType(Protocol):
 
     def get(self, service: Service) -> Balancer | None: ...
 
-    def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer: ...
+    def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer: ...
 
-    def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
-        """Replace the hosts; False when there is no such load balancer."""
+    def update_nodes(self, service: Service, nodes: Sequence[Node]) -> bool:
+        """Replace the nodes; False when there is no such load balancer."""
         ...
 
     def delete(self, service: Service) -> None: ...
@@ -65,7 +65,7 @@ class AwsLoadBalancers:
     supported_features = frozenset(
         {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES, Feature.DUAL_STACK}
     )
-    outreaching_annotations = frozenset(PREFIX + name for name in OUTREACHING)
+    privileged_annotations = frozenset(PREFIX + name for name in OUTREACHING)
 
     def __init__(
         self, types: Mapping[str, ElbType], elb: "ElbDependencies", default_type: str
@@ -76,14 +76,14 @@ class AwsLoadBalancers:
     def name_for(self, service: Service) -> str:
         return service.default_balancer_name
 
-    def host_labels(self, service: Service) -> Collection[str]:
+    def selector_labels(self, service: Service) -> Collection[str]:
         return label_selector(Annotations.of(service)).keys()
 
     def get(self, service: Service) -> Balancer | None:
         found = (elb_type.get(service) for elb_type in self._types.values())
         return next((balancer for balancer in found if balancer), None)
 
-    def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+    def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         wanted = load_balancer_type(service, self._default_type)
         is_default = wanted == NLB and not service.annotations.get(f"{PREFIX}type")
         if is_default and service.requires_ipv6 and self._types[CLASSIC].get(service):
@@ -91,14 +91,14 @@ class AwsLoadBalancers:
                 "spec.ipFamilies: its Classic Load Balancer is of IPv4; annotate"
                 f" {PREFIX}type: {NLB} for a new one, which has another host name"
             )
-        balancer = self._types[wanted].ensure(service, hosts)
+        balancer = self._types[wanted].ensure(service, nodes)
         for name, elb_type in self._types.items():
             if name != wanted and (elb_type.get(service) or elb_type.has_leftovers(service)):
                 elb_type.delete(service)
         return balancer
 
-    def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
-        updated = [elb_type.update_hosts(service, hosts) for elb_type in self._types.values()]
+    def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
+        updated = [elb_type.update_nodes(service, nodes) for elb_type in self._types.values()]
         if not any(updated):
             raise Refused(f"there is no load balancer {service.default_balancer_name}")
 
@@ -106,8 +106,8 @@ class AwsLoadBalancers:
         for elb_type in self._types.values():
             elb_type.delete(service)
 
-    def missing_rights(self) -> Sequence[str]:
-        return missing_rights(self._api)
+    def missing_permissions(self) -> Sequence[str]:
+        return missing_permissions(self._api)
 
     def owned(self) -> Sequence[OwnedBalancer]:
         tag = self._tagging.cluster_tag()

@@ -81,7 +81,7 @@ class Nlbs:
             return False
         return self._own_groups.has_leftover(self._group_name(service), tag)
 
-    def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+    def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As `ElbType`; what is refused is refused before anything is changed."""
         tag = self._elb.tagging.cluster_tag()
         request = read_request(service, NLB, tag)
@@ -98,7 +98,7 @@ class Nlbs:
         subnets = self._subnets(request, tag, observed.nlb)
         request = with_address_type(request, subnets, observed.nlb, has_own)
         family = request.target_family
-        backends, targets = self._backends(request.annotations, hosts, observed, family)
+        backends, targets = self._backends(request.annotations, nodes, observed, family)
         _note_left_out(request, backends, targets)
         probe = self._elb.config.shared_probe
         desired = desired_nlb(request, subnets, targets, tag.cluster_id, probe, observed.nlb)
@@ -125,7 +125,7 @@ class Nlbs:
             ingress.check()
         return to_balancer(request.name, executor.hostname, request.annotations.warnings)
 
-    def update_hosts(self, service: Service, hosts: Sequence[Node]) -> bool:
+    def update_nodes(self, service: Service, nodes: Sequence[Node]) -> bool:
         """As `ElbType`; the rules of the nodes' groups are those for what there is."""
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag, [with_targets])
@@ -133,7 +133,7 @@ class Nlbs:
             return False
         families = {group.family for group in observed.groups.values()}
         family = IPV6 if IPV6 in families else IPV4
-        backends, targets = self._backends(Annotations.of(service), hosts, observed, family)
+        backends, targets = self._backends(Annotations.of(service), nodes, observed, family)
         current = DesiredNlb(observed.nlb, observed.listeners, observed.groups)
         subnets = [one for one in self._vpc.subnets() if one.id in observed.nlb.subnets]
         cidrs = [cidr for subnet in subnets for cidr in subnet.cidrs]
@@ -238,11 +238,11 @@ class Nlbs:
             return frozenset()
 
     def _backends(
-        self, annotations: Annotations, hosts: Sequence[Node], observed: ObservedNlb, family: str
+        self, annotations: Annotations, nodes: Sequence[Node], observed: ObservedNlb, family: str
     ) -> tuple[Sequence[BackendInstance], frozenset[str]]:
         groups = [group for group in observed.groups.values() if group.family == family]
         registered = frozenset[str]().union(*(group.targets for group in groups))
-        wanted = target_instances(annotations, hosts)
+        wanted = target_instances(annotations, nodes)
         tag = self._elb.tagging.cluster_tag()
         return self._vpc.backends(
             wanted, registered, tag, only_running=True, needs_ipv6=family == IPV6

@@ -132,12 +132,12 @@ def label_selector(annotations: Annotations) -> Mapping[str, str]:
     return annotations.key_values("target-node-labels")
 
 
-def target_instances(annotations: Annotations, hosts: Sequence[Node]) -> frozenset[str]:
+def target_instances(annotations: Annotations, nodes: Sequence[Node]) -> frozenset[str]:
     """The instances of the Nodes that carry the labels asked for."""
     labels = label_selector(annotations).items()
     return frozenset(
         instance_id
-        for node in hosts
+        for node in nodes
         if all(key in node.labels and value in ("", node.labels[key]) for key, value in labels)
         if (instance_id := ids.instance_id_of(node.provider_id))
     )

@@ -46,7 +46,7 @@ class DigitalOceanLoadBalancers:
     """One for each Service, called after its UID or as its annotation says."""
 
     supported_features = frozenset({Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES})
-    outreaching_annotations = frozenset(PREFIX + name for name in OUTREACHING)
+    privileged_annotations = frozenset(PREFIX + name for name in OUTREACHING)
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class DigitalOceanLoadBalancers:
             return None
         return self._balancer(await self._request(names, found), found)
 
-    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; `RetryAfter` until DigitalOcean says that it is active."""
         self._check_disowned(service)
         names = self._names(service)
         found = await self._search.find(names, is_needed=True)
         request = await self._request(names, found)
         with warnings_as_notes(request.annotations):
-            behind = plan.backends(request.type, request.network, hosts, self._ended)
+            behind = plan.backends(request.type, request.network, nodes, self._ended)
             request.annotations.warnings.extend(behind.warnings)
             if found is None:
                 await self._create(names, request, behind)
@@ -90,13 +90,13 @@ class DigitalOceanLoadBalancers:
             await self._tag(found)
             return self._balancer(request, found)
 
-    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
+    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         self._check_disowned(service)
         found = await self._search.find(self._names(service))
         if found is None:
             raise Refused(f"Service {service.key} has no load balancer")
         kind, network = text(found.get("type")), text(found.get("network"))
-        behind = plan.backends(kind or REGIONAL, network or EXTERNAL, hosts, self._ended)
+        behind = plan.backends(kind or REGIONAL, network or EXTERNAL, nodes, self._ended)
         if changed := plan.host_changes(behind, found):
             self._check_status(found)
             await self._update(found, changed)
@@ -123,7 +123,7 @@ class DigitalOceanLoadBalancers:
             if self._cluster.tag in tags_of(one) and (uid := service_of(tags_of(one)))
         ]
 
-    async def missing_rights(self) -> Sequence[str]:
+    async def missing_permissions(self) -> Sequence[str]:
         """Scopes to read that the token lacks; those to write cannot be tried."""
         needed = {"certificate:read": "ListCertificates /certificates"}
         if self._config.firewall.name:

@@ -68,16 +68,16 @@ class Backends:
 
 
 def backends(
-    kind: str, network: str, hosts: Iterable[Node], ended: Collection[int] = ()
+    kind: str, network: str, nodes: Iterable[Node], ended: Collection[int] = ()
 ) -> Backends:
-    """Those of `hosts` whose droplets have not `ended`.
+    """Those of `nodes` whose droplets have not `ended`.
 
     Raises `Refused` when there are Nodes with droplets, and all are unfit.
     """
     needs_public = kind == NETWORK and network == EXTERNAL
     fit: list[Node] = []
     unfit: list[str] = []
-    for node in hosts:
+    for node in nodes:
         droplet_id = ids.droplet_of(node.provider_id)
         if not droplet_id or droplet_id in ended:
             continue
@@ -146,7 +146,7 @@ def changes(request: LoadBalancerRequest, behind: Backends, there: Json) -> Json
 
 
 def host_changes(behind: Backends, there: Json) -> Json:
-    """The same for the hosts alone."""
+    """The same for the nodes alone."""
     wanted = sorted(behind.droplet_ids)
     return {"droplet_ids": wanted} if {*droplets_of(there)} != {*wanted} else {}
 

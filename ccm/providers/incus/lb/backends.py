@@ -50,13 +50,13 @@ class BackendReader:
         self._subnets: Sequence[Network] = ()
         self._owners = {DEFAULT: DEFAULT}  # of the networks that instances of a project are in
 
-    async def read(self, hosts: Sequence[Node]) -> Candidates:
+    async def read(self, nodes: Sequence[Node]) -> Candidates:
         """Raises rather than leave one out that may only be unreadable."""
-        if not hosts:
+        if not nodes:
             return Candidates()
         listed = await self._list()
-        found = {node.name: instance_of(node, listed) for node in hosts}
-        known = [node for node in hosts if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
+        found = {node.name: instance_of(node, listed) for node in nodes}
+        known = [node for node in nodes if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
         lost = [node.name for node in known if not found[node.name]]
         if lost:
             doubts = listed.doubts or await self._inventory.doubts()

@@ -43,8 +43,8 @@ class IncusLoadBalancers:
     supported_features = frozenset(
         {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.FIXED_IP, Feature.DUAL_STACK}
     )
-    outreaching_annotations = frozenset[str]()
-    drops_stopped_hosts = True
+    privileged_annotations = frozenset[str]()
+    excludes_stopped_nodes = True
 
     def __init__(
         self, api: IncusApi, inventory: Inventory, section: BalancerSection, cluster: Cluster
@@ -71,11 +71,11 @@ class IncusLoadBalancers:
         kept = [one for family in request.families if (one := choose(request, family, own))]
         return self._balancer(service, kept or sorted(own), request.warnings)
 
-    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         request = read_request(service, self._section, self._cluster)
         listed = await self._list()
         warnings, own = list(request.warnings), self._own(service, listed)
-        candidates = await self._backends.read(hosts)
+        candidates = await self._backends.read(nodes)
         kept: list[str] = []
         for family in request.families:
             backends = candidates.of_family(family)
@@ -91,11 +91,11 @@ class IncusLoadBalancers:
         warnings += candidates.warnings
         return self._balancer(service, kept, tuple(warnings))
 
-    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
+    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         own = self._own(service, await self._list())
         if not own:
             raise Refused(f"Service {service.key} has no load balancer")
-        candidates = await self._backends.read(hosts)
+        candidates = await self._backends.read(nodes)
         for address, there in sorted(own.items()):
             try:
                 listeners = read_listeners(plan.listeners_mark(there))

@@ -27,7 +27,7 @@ class Addresses:
         self._api, self._networks = api, networks
 
     async def place(
-        self, request: LoadBalancerRequest, hosts: Sequence[Node], read: Reader
+        self, request: LoadBalancerRequest, nodes: Sequence[Node], read: Reader
     ) -> tuple[Json, LoadBalancerRequest]:
         """What says where a new load balancer is to be, and the request as it can be had there."""
         place = request.place
@@ -38,7 +38,7 @@ class Addresses:
             where["vip_address"] = request.requested_ip
         if place.port_id:
             return where | {"vip_port_id": place.port_id}, request
-        subnets = await self._networks.vip_subnets(place, request.families, hosts)
+        subnets = await self._networks.vip_subnets(place, request.families, nodes)
         where |= {"vip_subnet_id": subnets[0].id}
         where |= {"vip_network_id": place.network_id} if place.network_id else {}
         if more := subnets[1:]:

@@ -52,13 +52,13 @@ class Backends:
         self._manages_groups = manages_groups
 
     async def of(
-        self, request: LoadBalancerRequest, hosts: Sequence[Node], vip_subnet_id: str
+        self, request: LoadBalancerRequest, nodes: Sequence[Node], vip_subnet_id: str
     ) -> NodeBackends:
         """The Nodes that the Service wants, as this cloud's load balancer reaches them."""
         subnet_id = request.place.member_subnet_id or vip_subnet_id
-        servers = [server_id_of(node.provider_id) for node in hosts]
+        servers = [server_id_of(node.provider_id) for node in nodes]
         fixed = await self._networks.fixed_addresses(servers)
-        return choose(request, hosts, fixed, subnet_id)
+        return choose(request, nodes, fixed, subnet_id)
 
     async def open(
         self, request: LoadBalancerRequest, backends: NodeBackends, vip_subnet_id: str
@@ -93,13 +93,13 @@ class Backends:
 
 def choose(
     request: LoadBalancerRequest,
-    hosts: Sequence[Node],
+    nodes: Sequence[Node],
     fixed: Mapping[str, Mapping[str, str]],
     subnet_id: str,
 ) -> NodeBackends:
     """The Nodes with the labels asked for, a server here and an address, each address once."""
     addresses, servers, subnets = dict[str, str](), dict[str, str](), dict[str, str]()
-    for node in sorted(hosts, key=lambda one: one.name):
+    for node in sorted(nodes, key=lambda one: one.name):
         server = server_id_of(node.provider_id)
         at = fixed.get(server, {})
         address = node_address(node, request.family, at, subnet_id)
@@ -110,6 +110,6 @@ def choose(
         if is_chosen and address and address not in addresses.values():
             addresses[node.name], servers[node.name] = address, server
             subnets[node.name] = at[address]
-    if hosts and request.selector and not addresses:
+    if nodes and request.selector and not addresses:
         request.annotations.warnings.append("no Node has the labels of annotation node-selector")
     return NodeBackends(addresses, servers, subnets, subnet_id)

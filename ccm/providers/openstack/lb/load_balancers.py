@@ -47,7 +47,7 @@ FIXED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class PendingCreation:
     """What a load balancer was made for a moment ago, and what comes of it once it works."""
 
     request: LoadBalancerRequest
@@ -58,7 +58,7 @@ class OctaviaLoadBalancers:
     """Octavia's load balancers by upstream's names, ours by the UID of their Service."""
 
     supported_features = frozenset(Feature)
-    outreaching_annotations = frozenset(PREFIX + name for name in OUTREACHING)
+    privileged_annotations = frozenset(PREFIX + name for name in OUTREACHING)
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class OctaviaLoadBalancers:
         self._backends = Backends(api, self._networks, config.manage_security_groups)
         self._members = MemberUpdates(self._octavia, self._backends, self._find)
         # What follows is by the UID of a Service, and not needed: it saves calls.
-        self._built: dict[str, Built] = {}
+        self._built: dict[str, PendingCreation] = {}
         self._deleting: dict[str, Json] = {}
 
     def name_for(self, service: Service) -> str:
         return self._names(service).balancer
 
-    def host_labels(self, service: Service) -> Collection[str]:
+    def selector_labels(self, service: Service) -> Collection[str]:
         return node_selector(Annotations(service), self._config).keys()
 
     async def get(self, service: Service) -> Balancer | None:
@@ -93,20 +93,20 @@ class OctaviaLoadBalancers:
         addresses = await self._addresses.of(request, found.record)
         return self._balancer(request, found.record, addresses)
 
-    async def ensure(self, service: Service, hosts: Sequence[Node]) -> Balancer:
+    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; `RetryAfter` follows each change that Octavia needs time for."""
         request = self._read(service)
         with warnings_as_notes(request.annotations):
             found = await self._find(request, may_leave=True)
             if found is None:
-                await self._create(request, hosts)
+                await self._create(request, nodes)
             self._octavia.waiting.check(found.record)
             await self._check_error(request, found, is_new=not service.ingress)
             request = self._with_families_of(found.record, request)
-            return await self._ensure(request, found, hosts)
+            return await self._ensure(request, found, nodes)
 
-    async def update_hosts(self, service: Service, hosts: Sequence[Node]) -> None:
-        await self._members.update(self._read(service), hosts)
+    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
+        await self._members.update(self._read(service), nodes)
 
     async def delete(self, service: Service) -> None:
         """Success once Octavia says that it is gone; what else was made for it goes after it."""
@@ -119,7 +119,7 @@ class OctaviaLoadBalancers:
         else:
             all_of_it = await self._all_of(service)
             for found in all_of_it:
-                if call := await self._leave(names, found):
+                if call := await self._detach_service(names, found):
                     if plan.is_deletion(call) and len(all_of_it) == 1:
                         await self._backends.close(names)
                         self._deleting[uid] = found.record
@@ -189,7 +189,7 @@ class OctaviaLoadBalancers:
             return ObservedBalancer(legacy[0], Role.OWNER)
         for record in marked if may_leave else ():
             other = ObservedBalancer(record, Role.SHARER)
-            if await self._leave(names, other):
+            if await self._detach_service(names, other):
                 self._octavia.waiting.retry_when_done(other.id)
         return None
 
@@ -213,7 +213,7 @@ class OctaviaLoadBalancers:
             or published & {*await self._addresses.of(request, one.record)}
         ]
         for other in owned if used and may_leave else ():
-            if other is not used[0] and await self._leave(names, other):
+            if other is not used[0] and await self._detach_service(names, other):
                 self._octavia.waiting.retry_when_done(other.id)
         return (used or owned)[0]
 
@@ -235,11 +235,11 @@ class OctaviaLoadBalancers:
 
     # Acting
 
-    async def _create(self, request: LoadBalancerRequest, hosts: Sequence[Node]) -> NoReturn:
+    async def _create(self, request: LoadBalancerRequest, nodes: Sequence[Node]) -> NoReturn:
         """Make the load balancer; while Octavia is at work it gets its address, and is let in."""
-        where, request = await self._addresses.place(request, hosts, self._read)
+        where, request = await self._addresses.place(request, nodes, self._read)
         subnet_id = text(where.get("vip_subnet_id"))
-        backends = await self._backends.of(request, hosts, subnet_id)
+        backends = await self._backends.of(request, nodes, subnet_id)
         listeners = tuple(request.listeners(backends.by_port(request)))
         is_whole = not self._config.provider_requires_serial_api_calls
         creation = plan.creation(request.names, listeners, where, is_whole)
@@ -257,20 +257,20 @@ class OctaviaLoadBalancers:
         addresses = await self._addresses.ensure(request, record, Role.OWNER)
         await self._members.open(request, backends)
         if is_whole:
-            self._built[request.names.uid] = Built(request, tuple(addresses))
+            self._built[request.names.uid] = PendingCreation(request, tuple(addresses))
         self._octavia.waiting.retry_when_done(made.id)
 
     async def _ensure(
-        self, request: LoadBalancerRequest, found: ObservedBalancer, hosts: Sequence[Node]
+        self, request: LoadBalancerRequest, found: ObservedBalancer, nodes: Sequence[Node]
     ) -> Balancer:
         names, vip_subnet_id = request.names, text(found.record.get("vip_subnet_id"))
         built = self._built.get(names.uid)
         if built and built.request == request:
-            await self._members.update(request, hosts)  # Nodes may have come meanwhile
+            await self._members.update(request, nodes)  # Nodes may have come meanwhile
             del self._built[names.uid]
             return self._balancer(request, found.record, built.addresses)
         self._built.pop(names.uid, None)
-        backends = await self._backends.of(request, hosts, vip_subnet_id)
+        backends = await self._backends.of(request, nodes, vip_subnet_id)
         listeners = tuple(request.listeners(backends.by_port(request)))
         self._check_share(request, found)
         observed = await self._octavia.with_parts(found, names)
@@ -283,7 +283,7 @@ class OctaviaLoadBalancers:
         if found.role is Role.SHARER:
             for record in await self._octavia.by_marks(names):
                 other = ObservedBalancer(record, names.role_of(record))
-                if other.id != found.id and await self._leave(names, other):
+                if other.id != found.id and await self._detach_service(names, other):
                     self._octavia.waiting.retry_when_done(other.id)
         return self._balancer(request, found.record, addresses)
 
@@ -329,7 +329,7 @@ class OctaviaLoadBalancers:
             self._octavia.waiting.retry_when_done(found.id)
         raise CloudError(f"{what}, or annotate the Service with {PREFIX}on-error=failover")
 
-    async def _leave(self, names: Names, found: ObservedBalancer) -> ApiCall | None:
+    async def _detach_service(self, names: Names, found: ObservedBalancer) -> ApiCall | None:
         """Make the next call that takes a Service off a load balancer; None when all are made."""
         self._octavia.waiting.check(found.record)
         is_cascade = self._config.cascade_delete

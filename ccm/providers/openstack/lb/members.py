@@ -18,7 +18,7 @@ Members = Mapping[str, frozenset[Member]]  # by pool ID
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CachedMembers:
     """What was seen of a load balancer, or sent to it; it may be outdated."""
 
     balancer: Json
@@ -52,7 +52,7 @@ class MemberUpdates:
 
     def __init__(self, octavia: Octavia, backends: Backends, find: Finder) -> None:
         self._octavia, self._backends, self._find = octavia, backends, find
-        self._known: dict[str, Known] = {}  # by the UID of a Service
+        self._known: dict[str, CachedMembers] = {}  # by the UID of a Service
 
     def balancer_id(self, uid: str) -> str:
         """The load balancer that a Service was last seen to have; empty when none is known."""
@@ -67,7 +67,7 @@ class MemberUpdates:
         request: LoadBalancerRequest,
         observed: ObservedBalancer,
         sent: Mapping[int, frozenset[Member]],
-    ) -> Known:
+    ) -> CachedMembers:
         """Keep what is there, or was `sent` by node port when the load balancer was made."""
         by_key = request.node_ports()
         ports = {
@@ -79,13 +79,13 @@ class MemberUpdates:
             pool_id: observed.members.get(pool_id) or sent.get(port, frozenset())
             for pool_id, port in ports.items()
         }
-        known = self._known[request.names.uid] = Known(observed.record, ports, there)
+        known = self._known[request.names.uid] = CachedMembers(observed.record, ports, there)
         return known
 
-    async def update(self, request: LoadBalancerRequest, hosts: Sequence[Node]) -> None:
-        """As `update_hosts`; `RetryAfter` follows each change, `Refused` without load balancer."""
+    async def update(self, request: LoadBalancerRequest, nodes: Sequence[Node]) -> None:
+        """As `update_nodes`; `RetryAfter` follows each change, `Refused` without load balancer."""
         known = await self._settled(request) or await self._read(request)
-        backends = await self._backends.of(request, hosts, known.subnet_id)
+        backends = await self._backends.of(request, nodes, known.subnet_id)
         if change := known.first_change(request, backends):
             await self._send(request, known, backends, *change)
         await self.open(request, backends)
@@ -102,7 +102,7 @@ class MemberUpdates:
         uid = request.names.uid
         self._known[uid] = replace(self._known[uid], opened=backends.addresses)
 
-    async def _settled(self, request: LoadBalancerRequest) -> Known | None:
+    async def _settled(self, request: LoadBalancerRequest) -> CachedMembers | None:
         """What is known, once Octavia is done with what was sent."""
         known = self._known.get(request.names.uid)
         if known is None or not known.members:
@@ -122,7 +122,7 @@ class MemberUpdates:
             self.forget(request.names.uid)
             raise CloudError(f"load balancer {record.get('id')} is in ERROR")
 
-    async def _read(self, request: LoadBalancerRequest) -> Known:
+    async def _read(self, request: LoadBalancerRequest) -> CachedMembers:
         """The same from one answer with all members; `Refused` without a load balancer."""
         known = self._known.get(request.names.uid)
         tree = await self._octavia.tree(known.id) if known else None
@@ -143,7 +143,7 @@ class MemberUpdates:
     async def _send(
         self,
         request: LoadBalancerRequest,
-        known: Known,
+        known: CachedMembers,
         backends: NodeBackends,
         pool_id: str,
         members: frozenset[Member],

@@ -80,12 +80,12 @@ class Networks:
         return found
 
     async def vip_subnets(
-        self, place: Place, families: Sequence[str], hosts: Sequence[Node]
+        self, place: Place, families: Sequence[str], nodes: Sequence[Node]
     ) -> list[Subnet]:
         """One for each of the families that its network has, the first of them always there."""
         first = await self.subnet(place.subnet_id) if place.subnet_id else None
         if first is None and not place.network_id:
-            first = await self._subnet_of_hosts(hosts, families[0])
+            first = await self._subnet_of_nodes(nodes, families[0])
         if first and (first.family,) == tuple(families):
             return [first]
         network_id = first.network_id if first else place.network_id
@@ -95,11 +95,11 @@ class Networks:
             raise Refused(f"network {network_id} has no subnet of {families[0]}")
         return [found[family] for family in families if family in found]
 
-    async def _subnet_of_hosts(self, hosts: Sequence[Node], family: str) -> Subnet:
+    async def _subnet_of_nodes(self, nodes: Sequence[Node], family: str) -> Subnet:
         """Where the first Node that has a server has its address."""
-        servers = [server_id_of(node.provider_id) for node in hosts]
+        servers = [server_id_of(node.provider_id) for node in nodes]
         fixed = await self.fixed_addresses(servers)
-        for node, server in zip(hosts, servers, strict=True):
+        for node, server in zip(nodes, servers, strict=True):
             at = fixed.get(server, {})
             if address := node_address(node, family, at, ""):
                 return await self.subnet(at[address])

@@ -67,16 +67,16 @@ BALANCERS = (
         "service_changes::test_annotations_reach_the_cloud_or_are_refused",
     ),
     (
-        "hosts are as they were made",
-        '        self._put("Pools", service, pool, {"hosts": self._living(hosts)})',
+        "backends are as they were made",
+        '        self._put("Pools", service, pool, {"backends": self._living(nodes)})',
         "        if not pool:\n"
-        '            self._put("Pools", service, pool, {"hosts": self._living(hosts)})',
-        "service_changes::test_other_hosts_reach_the_cloud",
+        '            self._put("Pools", service, pool, {"backends": self._living(nodes)})',
+        "service_changes::test_other_backends_reach_the_cloud",
     ),
     (
-        "hosts are added and never taken away",
-        '{"hosts": self._living(hosts)})',
-        '{"hosts": sorted({*self._living(hosts), *(pool or {"hosts": []})["hosts"]})})',
+        "backends are added and never taken away",
+        '{"backends": self._living(nodes)})',
+        '{"backends": sorted({*self._living(nodes), *(pool or {"backends": []})["backends"]})})',
         "load_balancers::test_hosts_are_replaced_and_nothing_else",
     ),
     (
@@ -86,7 +86,7 @@ BALANCERS = (
         "load_balancers::test_a_machine_that_ended_does_not_keep_the_others_out",
     ),
     (
-        "hosts of no balancer are success",
+        "backends of no balancer are success",
         "        if balancer is None:\n            raise Refused(",
         "        if balancer is None:\n            return\n            raise Refused(",
         "load_balancers::test_hosts_of_no_balancer_are_refused",
@@ -141,37 +141,37 @@ BALANCERS = (
     ),
     (
         "what an ensure left half done is in its way",
-        "        self._put_pool(service, pool, hosts)\n        return _balancer",
+        "        self._put_pool(service, pool, nodes)\n        return _balancer",
         "        pool = pool if balancer else None\n"
-        "        self._put_pool(service, pool, hosts)\n        return _balancer",
+        "        self._put_pool(service, pool, nodes)\n        return _balancer",
         "failures::test_it_converges_from_wherever_it_was_broken_off[Ensure-killed after]",
     ),
     (
         "a second try makes a second pool",
-        "        self._put_pool(service, pool, hosts)\n        return _balancer",
+        "        self._put_pool(service, pool, nodes)\n        return _balancer",
         "        if not balancer:\n"
         "            import uuid\n"
-        "            self._api.write('CreatePools', id=uuid.uuid4().hex, tags={}, hosts=[])\n"
-        "        self._put_pool(service, pool, hosts)\n        return _balancer",
+        "            self._api.write('CreatePools', id=uuid.uuid4().hex, tags={}, backends=[])\n"
+        "        self._put_pool(service, pool, nodes)\n        return _balancer",
         "failures::test_it_converges_from_wherever_it_was_broken_off[Ensure-answer lost]",
     ),
     (
         "a write that failed is success",
-        "        self._put_pool(service, pool, hosts)\n\n    def delete",
+        "        self._put_pool(service, pool, nodes)\n\n    def delete",
         "        from contextlib import suppress\n"
         "        from ccm.errors import CloudError\n"
         "        with suppress(CloudError):\n"
-        "            self._put_pool(service, pool, hosts)\n\n    def delete",
-        "failures::test_it_converges_from_wherever_it_was_broken_off[UpdateHosts-failed]",
+        "            self._put_pool(service, pool, nodes)\n\n    def delete",
+        "failures::test_it_converges_from_wherever_it_was_broken_off[UpdateNodes-failed]",
     ),
     (
         "Services that are served at once are mixed up",
         "        pool, balancer = self._read(service)\n"
-        "        self._put_pool(service, pool, hosts)\n        return",
+        "        self._put_pool(service, pool, nodes)\n        return",
         "        self.service = service\n"
         "        pool, balancer = self._read(service)\n"
         "        service = self.service\n"
-        "        self._put_pool(service, pool, hosts)\n        return",
+        "        self._put_pool(service, pool, nodes)\n        return",
         "load_balancers::test_services_are_served_in_parallel",
     ),
 )

@@ -121,7 +121,7 @@ PROVIDER = (
         "a start writes to the cloud",
         "        cluster = context.cluster_name\n",
         "        cluster = context.cluster_name\n"
-        "        connect(account).request('CreatePools', id='hello', hosts=[], tags={})\n",
+        "        connect(account).request('CreatePools', id='hello', backends=[], tags={})\n",
         "provider::test_starting_it_writes_nothing_to_the_cloud",
     ),
     (

@@ -13,17 +13,17 @@ EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
 
-HostIdentity = tuple[str, str, str, str, bool]
+BackendIdentity = tuple[str, str, str, str, bool]
 """Name, provider ID, addresses of a Node, by which a cloud reaches it, labels that count, and
 whether it is off, if that counts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hosts:
+class Backends:
     """A set of Nodes, by name; two are equal when a balancer could not tell them apart."""
 
     names: tuple[str, ...] = field(compare=False)
-    identities: frozenset[HostIdentity]
+    identities: frozenset[BackendIdentity]
     read: Callable[[Sequence[str]], Sequence[Node]] = field(compare=False, default=lambda _: ())
 
     @property
@@ -32,7 +32,7 @@ class Hosts:
         return self.read(self.names)
 
 
-def may_be_host(node: Node, provider_ids: re.Pattern[str]) -> bool:
+def may_be_backend(node: Node, provider_ids: re.Pattern[str]) -> bool:
     """Whether a Node belongs behind the balancers of the cloud with these provider IDs.
 
     Readiness does not count: a balancer's health check is faster and does not flap with it.
@@ -44,11 +44,11 @@ def may_be_host(node: Node, provider_ids: re.Pattern[str]) -> bool:
     return not (is_leaving or is_excluded or node.is_foreign(provider_ids))
 
 
-class HostSet:
-    """The hosts of one cloud, kept Node by Node; `holder` names an older Node on one's machine.
+class BackendSet:
+    """The backends of one cloud, kept Node by Node; `holder` names an older Node on one's machine.
 
     `read` finds a Node, for the cloud: it is kept from then on, which thousands of Nodes are not
-    where nobody has a balancer. With `minds_power` a Node that is shut down is another host than
+    where nobody has a balancer. With `minds_power` a Node that is shut down is another backend than
     before.
     """
 
@@ -63,48 +63,48 @@ class HostSet:
         self._minds_power = minds_power
         self._provider_ids, self._holder, self._timings = provider_ids, holder, timings
         self._read = read
-        self._identities: dict[str, HostIdentity] = {}  # by name
+        self._identities: dict[str, BackendIdentity] = {}  # by name
         self._nodes: dict[str, Node] = {}  # those that were read
         self._initializing: dict[str, float] = {}  # by name, since when
         self._labels: frozenset[str] = frozenset()
-        self._hosts: Hosts | None = None
+        self._backends: Backends | None = None
         self._changed = asyncio.Event()
         self.is_debounced = True  # no Node changed since `debounced` returned
 
     def update(self, name: str, node: Node | None) -> None:
         """Take in a Node that was added or changed, or deleted when it is None."""
         self._nodes.pop(name, None)
-        host = node if node and may_be_host(node, self._provider_ids) else None
-        if host:
-            self._identities[name] = self._identity(host)
+        backend = node if node and may_be_backend(node, self._provider_ids) else None
+        if backend:
+            self._identities[name] = self._identity(backend)
         else:
             self._identities.pop(name, None)
-        if host and host.is_uninitialized:
+        if backend and backend.is_uninitialized:
             self._initializing.setdefault(name, time.monotonic())
         else:
             self._initializing.pop(name, None)
-        self._hosts = None
+        self._backends = None
         self.is_debounced = False
         self._changed.set()
 
     def choose_by(self, labels: Collection[str]) -> None:
-        """Take a change of these labels of a Node for a change of hosts from now on."""
+        """Take a change of these labels of a Node for a change of backends from now on."""
         if not self._labels.issuperset(labels):
             self._labels |= frozenset(labels)
             nodes = self._read_all(tuple(self._identities))
             self._identities = {one.name: self._identity(one) for one in nodes}
-            self._hosts = None
+            self._backends = None
 
     def __len__(self) -> int:
         return len(self._identities)
 
-    def current(self) -> Hosts:
-        """The hosts as they are now, debounced or not."""
-        if self._hosts is None:
+    def current(self) -> Backends:
+        """The backends as they are now, debounced or not."""
+        if self._backends is None:
             names = tuple(sorted(name for name in self._identities if not self._holder(name)))
             identities = frozenset(self._identities[name] for name in names)
-            self._hosts = Hosts(names, identities, self._read_all)
-        return self._hosts
+            self._backends = Backends(names, identities, self._read_all)
+        return self._backends
 
     def initialized_by(self) -> float:
         """When no Node is waited for any more that is being initialized now; or sooner."""
@@ -112,7 +112,7 @@ class HostSet:
         return newest + self._timings.node_initialization_limit
 
     async def debounced(self) -> None:
-        """Return after a change of hosts, once no other change has followed for a moment."""
+        """Return after a change of backends, once no other change has followed for a moment."""
         await self._changed.wait()
         try:
             async with asyncio.timeout(self._timings.node_debounce_limit):
@@ -129,7 +129,7 @@ class HostSet:
                 self._nodes[name] = node
         return [self._nodes[name] for name in names if name in self._nodes]
 
-    def _identity(self, node: Node) -> HostIdentity:
+    def _identity(self, node: Node) -> BackendIdentity:
         addresses = sorted(
             (str(entry.get("type")), str(entry.get("address"))) for entry in node.addresses
         )

@@ -1,10 +1,10 @@
-"""The hosts of all Services: which changes of a Node are a change of hosts."""
+"""The backends of all Services: which changes of a Node are a change of backends."""
 
 import re
 
 from ccm.cloud.testkit.harness import node
 from ccm.model.objects import Node
-from workers.service.hosts import Hosts, HostSet
+from workers.service.backends import Backends, BackendSet
 from workers.timings import Timings
 
 
@@ -20,24 +20,24 @@ class Cluster:
     def __init__(self) -> None:
         self.node: Node | None = None
         self.reads = 0
-        self.hosts = HostSet(re.compile("test://.*"), lambda name: "", self.read, Timings())
+        self.backends = BackendSet(re.compile("test://.*"), lambda name: "", self.read, Timings())
 
     def read(self, name: str) -> Node | None:
         self.reads += 1
         return self.node
 
-    def change(self, node: Node | None) -> Hosts:
+    def change(self, node: Node | None) -> Backends:
         self.node = node
-        self.hosts.update("node-1", node)
-        return self.hosts.current()
+        self.backends.update("node-1", node)
+        return self.backends.current()
 
 
 def test_a_label_counts_once_a_service_chooses_by_it() -> None:
     cluster = Cluster()
     before = cluster.change(labelled(pool="a"))
     assert cluster.change(labelled(pool="b")) == before
-    cluster.hosts.choose_by(["pool"])
-    chosen = cluster.hosts.current()
+    cluster.backends.choose_by(["pool"])
+    chosen = cluster.backends.current()
     assert cluster.change(labelled(pool="b", other="x")) == chosen
     assert cluster.change(labelled(pool="a")) != chosen
 
