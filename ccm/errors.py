@@ -152,6 +152,11 @@ class KubernetesError(_SaidOutside):
         return self.status in (400, 403, 413, 422) and not self.is_race
 
     @property
+    def is_denial(self) -> bool:
+        """Who we are is not accepted, or may not do this; that may pass without us."""
+        return self.status in (401, 403)
+
+    @property
     def is_denied_or_gone(self) -> bool:
         """What was asked for is not there, or not for us; any other error may pass."""
         return self.status in (403, 404)

@@ -138,6 +138,11 @@ class Permission:
         if self._grace is not None and self.seconds_left > 0:
             signal.setitimer(signal.ITIMER_REAL, self.seconds_left + self._grace)
 
+    def disarm(self) -> None:
+        """Nothing that was begun is under way, and every new write is checked: let us live on."""
+        if self._grace is not None and self.seconds_left <= 0:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
     @property
     def seconds_left(self) -> float:
         return self._until - time.monotonic()
@@ -185,6 +190,8 @@ class Port:
             match decode(await self._socket.recv()):
                 case Permit(until):
                     self.permission.renew(until)
+                    if self.is_idle():
+                        self.permission.disarm()
                 case AskFenced(number):
                     if self.permission.seconds_left <= 0 and self.is_idle():
                         self.send(Fenced(number))

@@ -9,7 +9,7 @@ import random
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -139,6 +139,7 @@ def _start(line: CommandLine, reading: Reading) -> int:
     from ccm.supervisor.starter import WorkerStarter
     from ccm.worker_names import wanted_workers
 
+    _handle_early_signals()
     gc.disable()  # what is loaded stays
     keep_memory_private()
     settings = reading.settings
@@ -148,6 +149,17 @@ def _start(line: CommandLine, reading: Reading) -> int:
     # What workers need is loaded in another process while this one loads the supervisor.
     with WorkerStarter(settings.cloud_provider, controllers) as starter:
         return asyncio.run(_serve(line, reading, starter))
+
+
+def _handle_early_signals() -> None:
+    """Until the supervisor does it: a stop ends the start, and there is nothing to reload yet.
+
+    Python's handlers hold for PID 1, too, whose signals the kernel drops otherwise. Who started us
+    may ignore the end of children, which is inherited.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitCode.OK))
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 async def _serve(line: CommandLine, reading: Reading, starter: "WorkerStarter") -> int:
@@ -166,28 +178,59 @@ async def _supervise_when_admitted(
 ) -> int:
     """Supervise as soon as the API server grants access: what it refuses now, it may grant soon.
 
-    Each try reads the credentials again. A signal ends the wait.
+    Each try reads the credentials again. A signal ends the start.
     """
-    from ccm.supervisor.systemd import SystemdNotifier
-
-    notifier = SystemdNotifier(dict(os.environ))
-    loop, stop, refused = asyncio.get_running_loop(), asyncio.Event(), ""
-    for failures in count(1):
-        try:
-            return await _supervise(line, settings, paths, starter, refused)
-        except AccessRefused as error:
-            if str(error) != refused:
-                refused = str(error)
-                log.error("waiting for access to the API server", extra={"why": refused})
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
-        pause = ACCESS_BACKOFF.delay(failures, random.random())
-        notifier.waiting(refused, pause + ATTEMPT_TIMEOUT)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await stop.wait()
-                break
+    loop, start = asyncio.get_running_loop(), asyncio.current_task()
+    assert start
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, start.cancel)
+    wait = _AccessWait(settings)
+    try:
+        for failures in count(1):
+            try:
+                return await _supervise(line, settings, paths, starter, wait)
+            except AccessRefused as error:
+                pause = ACCESS_BACKOFF.delay(failures, random.random())
+                await wait.show(str(error), pause + ATTEMPT_TIMEOUT)
+                await asyncio.sleep(pause)
+    except asyncio.CancelledError:
+        log.info("stopped before it began")
+    finally:
+        await wait.end()
     return ExitCode.OK
+
+
+class _AccessWait:
+    """Shows that a start waits for access: to systemd, in the log, and as a replica not ready."""
+
+    def __init__(self, settings: Settings) -> None:
+        from ccm.supervisor.systemd import SystemdNotifier
+
+        self._settings, self._why = settings, ""
+        self._notifier = SystemdNotifier(dict(os.environ))
+        self._serving = AsyncExitStack()
+
+    async def show(self, why: str, seconds: float) -> None:
+        """The start goes on for so many seconds at least; raises as serving HTTPS does."""
+        from ccm.supervisor.serving import serving_health
+
+        if why != self._why:
+            log.error("waiting for access to the API server", extra={"why": why})
+        is_first, self._why = not self._why, why
+        if is_first and self._settings.secure_port:
+            health = serving_health(self._settings, lambda: self._why)
+            await self._serving.enter_async_context(health)
+        self._notifier.waiting(why, seconds)
+
+    async def end(self) -> None:
+        """Leave the port to the supervisor, or to nobody."""
+        await self._serving.aclose()
+
+    async def granted(self) -> None:
+        """The API server grants access."""
+        if self._why:
+            log.info("the API server grants access", extra={"after": self._why})
+        await self.end()
 
 
 async def _supervise(
@@ -195,7 +238,7 @@ async def _supervise(
     settings: Settings,
     paths: "RuntimePaths",
     starter: "WorkerStarter",
-    was_refused: str,
+    wait: _AccessWait,
 ) -> int:
     from ccm.kube import config
     from ccm.kube.client import Kube
@@ -225,8 +268,7 @@ async def _supervise(
         cluster_uid = await read_cluster_uid(kube)
         settings, accounts = await choose_accounts(kube, settings, worker_rules(settings))
         identities = Identities(accounts, cluster_uid)
-        if was_refused:
-            log.info("the API server grants access", extra={"after": was_refused})
+        await wait.granted()
         supervisor = Supervisor(settings, paths, kube, lease, identities, starter)
         supervisor.verbosity.reread = lambda: read(line, os.environ).settings
         exit_code = await supervisor.run()

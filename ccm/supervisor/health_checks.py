@@ -9,7 +9,7 @@ from ccm.kube.watch import WatchTimings
 from ccm.settings import Settings
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
-from ccm.supervisor.https.endpoints import PING, HealthChecker
+from ccm.supervisor.https.endpoints import ACCESS, PING, HealthChecker
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.progress import Progress
@@ -43,8 +43,9 @@ class HealthChecks:
         yield HealthChecker("watches", self._stalled_watches)
 
     def ready(self) -> Iterator[HealthChecker]:
-        """The same, and that the watches are up to date and every worker has its snapshot."""
+        """The same, and access, watches that are up to date, and a snapshot for every worker."""
         yield from self.alive()
+        yield HealthChecker(ACCESS, lambda: self._leader.refusal or None)
         yield HealthChecker("freshness", self._silent_watches)
         now = time.monotonic()
         for child in self._children:

@@ -73,8 +73,8 @@ NO_PROBES = WorkerProbes()  # of an election that has no workers of its own
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """The Lease was ours, with so many transitions, and is for others until `ends_at`."""
+class Interruption:
+    """We led, with so many transitions, and do not act; the Lease is for others until `ends_at`."""
 
     why: str
     transitions: int
@@ -85,8 +85,9 @@ class LeaderElector:
     """Runs the election; calls `on_permit` with the time until which we may act when it changes.
 
     A replica that led never leads after another one: when leadership is lost, also to one that
-    took the Lease when it was offered, `run` returns and the process should end. One whose workers
-    are not up leaves a free Lease to others for one lease duration.
+    took the Lease while ours was interrupted, `run` returns and the process should end. One that
+    the API server refuses access stops acting, and leads again once that is over. One whose
+    workers are not up leaves a free Lease to others for one lease duration.
     """
 
     def __init__(
@@ -104,12 +105,13 @@ class LeaderElector:
         self._until = 0.0
         self._has_led = self._is_over = self._was_taken = False
         self._schedule = OfferSchedule(config.offer_after, config.offer_after)
-        self._offer: Offer | None = None
+        self._interruption: Interruption | None = None
         self._requests = asyncio.Lock()  # held during one attempt
         self._events: set[asyncio.Task[None]] = set()
         self.checked_at = clock()  # when an attempt last ended
         self.slow_paths = 0  # attempts in which somebody else had written the Lease
         self.last_decision = "the lease was not read yet"
+        self.refusal = ""  # how the API server refused access last, until it grants it again
 
     @property
     def identity(self) -> str:
@@ -133,6 +135,8 @@ class LeaderElector:
         """Return when leadership is lost, or when `release` was called."""
         while not self._is_over and not self._is_lost():
             await self._attempt()
+            if self._has_led and not self.is_leading() and self.refusal:
+                self._suspend()
         if not self._is_over:
             deadline = self._config.renew_deadline
             late = f"not renewed for {deadline:g} s; last: {self.last_decision}"
@@ -163,9 +167,11 @@ class LeaderElector:
                 return
             try:
                 self.last_decision = await self._try_acquire_or_renew()
-                is_renewed = self.is_leading()
+                is_renewed, self.refusal = self.is_leading(), ""
             except (KubernetesError, Unreachable) as error:
                 self.last_decision = f"could not reach the lease: {error}"
+                is_denied = isinstance(error, KubernetesError) and error.is_denial
+                self.refusal = str(error) if is_denied else ""
         self.checked_at = self._clock()
         if self.last_decision != before:
             extra = {"lease": self._lease.name, "decision": self.last_decision}
@@ -199,13 +205,11 @@ class LeaderElector:
 
         Whatever fails in here, the next attempts renew it or take it back unless somebody led.
         """
-        assert self._observed
-        now, seconds = self._clock(), (self._until - self._clock()) / 2
+        seconds = (self._until - self._clock()) / 2
         log.error("this leader cannot run all controllers", extra={"why": why})
         self.last_decision = f"offers the lease to others, as its workers are not up: {why}"
         self._record_event(self.last_decision, "LeaseOffered")
-        self._offer = Offer(why, self._observed.record.transitions, now)
-        self._stop_leading()
+        interruption = self._interrupt(why)
         if not await self._are_fenced_within(seconds):
             log.warning("lease not offered: a worker did not stop acting in time")
             return
@@ -213,7 +217,18 @@ class LeaderElector:
             if not self._is_over:
                 await self._release()
                 ends_at = self._clock() + OFFERED_PERIODS * self._config.retry_period
-                self._offer = replace(self._offer, ends_at=ends_at)
+                self._interruption = replace(interruption, ends_at=ends_at)
+
+    def _suspend(self) -> None:
+        """Our permission ended while access is refused, which may pass without us."""
+        log.error("leadership suspended", extra={"lease": self._lease.name, "why": self.refusal})
+        self._interrupt(self.refusal)
+
+    def _interrupt(self, why: str) -> Interruption:
+        assert self._observed
+        self._interruption = Interruption(why, self._observed.record.transitions, self._clock())
+        self._stop_leading()
+        return self._interruption
 
     async def _are_fenced_within(self, seconds: float) -> bool:
         """Whether all workers stopped in time; what they sent has then arrived, or never will."""
@@ -227,9 +242,12 @@ class LeaderElector:
         return True
 
     def _pause(self, is_renewed: bool) -> float:
-        """A renewed Lease has time; otherwise a read is cheap, and what we wait for is urgent."""
-        retry = self._config.retry_period
-        pause = retry if is_renewed else retry / READS_PER_RETRY_PERIOD
+        """A renewed Lease has time, and so has who is refused, unless the permission ends.
+
+        Otherwise a read is cheap, and what we wait for is urgent.
+        """
+        retry, may_wait = self._config.retry_period, self.refusal and not self._has_led
+        pause = retry if is_renewed or may_wait else retry / READS_PER_RETRY_PERIOD
         return min(pause, max(self._until - self._clock(), 0.0)) if self._has_led else pause
 
     async def _try_acquire_or_renew(self) -> str:
@@ -252,12 +270,13 @@ class LeaderElector:
 
     async def _act(self) -> str:
         now = self._clock()
-        if self._offer and self._led_meanwhile(self._offer):
+        if self._interruption and self._led_meanwhile(self._interruption):
             self._was_taken = True
-            return "another replica took the offered lease"
+            return "another replica took the lease meanwhile"
         match decide(self._observed, self.identity, now):
             case CreateLease() | AcquireLease() if self._leaves_to_others(now):
-                return f"{LEFT_TO_OTHERS}: {self._offer.why}" if self._offer else LEFT_TO_OTHERS
+                why = self._interruption and self._interruption.why
+                return f"{LEFT_TO_OTHERS}: {why}" if why else LEFT_TO_OTHERS
             case CreateLease():
                 self._on_renewed(await self._lease.create(self._timeout()), now)
                 return "created the lease and leads"
@@ -274,8 +293,8 @@ class LeaderElector:
 
     def _leaves_to_others(self, now: float) -> bool:
         """Whether a free Lease is better held by a replica that is ready, if there is one."""
-        if self._offer:
-            return now < self._offer.ends_at
+        if self._interruption:
+            return now < self._interruption.ends_at
         if self._has_led or self._probes.are_up():
             self._left_since = None
             return False
@@ -283,12 +302,12 @@ class LeaderElector:
             self._left_since = now
         return now - self._left_since < self._config.lease_duration
 
-    def _led_meanwhile(self, offer: Offer) -> bool:
-        """Whether another replica held the Lease since we offered it; our own hold counts one."""
+    def _led_meanwhile(self, since: Interruption) -> bool:
+        """Whether another replica held the Lease since then; our own hold counts one."""
         assert self._observed
         record = self._observed.record
         is_ours = record.holder == self.identity
-        taken = record.transitions - offer.transitions
+        taken = record.transitions - since.transitions
         return record.holder not in ("", self.identity) or taken not in (0, int(is_ours))
 
     def _timeout(self) -> float:
@@ -310,7 +329,7 @@ class LeaderElector:
         self._observed = ObservedRecord(record, sent_at)
         if self._is_over:
             return  # it is released at once
-        self._offer = None
+        self._interruption = None
         self._permit(permit_until(sent_at, self._config.renew_deadline))
         if not self._has_led:
             self._has_led = True

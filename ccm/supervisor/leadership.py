@@ -67,6 +67,11 @@ class Leadership:
             return f"{self._main.last_decision}; migration: {self._contender.last_decision}"
         return self._main.last_decision
 
+    @property
+    def refusal(self) -> str:
+        """How the API server refuses us the Leases now; empty while it does not."""
+        return self._main.refusal or (self._contender.refusal if self._contender else "")
+
     def electors(self) -> Iterator[LeaderElector]:
         """The electors that take part in an election."""
         if self._settings.leader_elect:

@@ -1,7 +1,9 @@
 """Puts together the HTTPS server of a supervisor: health checks, metrics, status page."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
@@ -15,10 +17,17 @@ from ccm.supervisor.budget import Budget
 from ccm.supervisor.children import Children
 from ccm.supervisor.health_checks import HealthChecks
 from ccm.supervisor.https import status_page
-from ccm.supervisor.https.endpoints import Endpoints, HealthEndpoints
+from ccm.supervisor.https.endpoints import (
+    ACCESS,
+    PING,
+    Endpoints,
+    HealthChecker,
+    HealthEndpoints,
+)
 from ccm.supervisor.https.server import HttpsServer
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
+from ccm.supervisor.listening import listen
 from ccm.supervisor.metrics_collector import HealthCollector, SupervisorCollector
 from ccm.supervisor.nodes import UninitializedNodes
 from ccm.supervisor.progress import Progress
@@ -92,3 +101,24 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
 
     server.add_routes(status_page.routes(page_status))
     return server
+
+
+@asynccontextmanager
+async def serving_health(
+    settings: Settings, why_not_ready: Callable[[], str]
+) -> AsyncIterator[None]:
+    """Serve health checks during the block: live, and not ready."""
+    live, ready = HealthChecker(PING, lambda: None), HealthChecker(ACCESS, why_not_ready)
+    health = HealthEndpoints(
+        {"healthz": lambda: [live], "livez": lambda: [live], "readyz": lambda: [live, ready]}
+    )
+    server = HttpsServer(settings)
+    server.add_routes(health.routes())
+    await server.start(listen(settings))
+    running = asyncio.create_task(server.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await server.close()

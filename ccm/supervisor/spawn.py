@@ -47,6 +47,7 @@ def run_template(
     die_with_parent(supervisor)
     keep_memory_private()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and not as of the process that it was forked of
     gc.disable()  # what is loaded stays
     importlib.import_module("workers.main").preload(provider, controllers)
     if threading.active_count() > 1:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import stat
 import sys
 import time
@@ -260,6 +261,24 @@ async def test_a_permit_lets_a_worker_act(ends: Ends) -> None:
     async with within():
         await waiting
     port.permission.check()
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+async def test_who_is_idle_when_its_permission_is_taken_back_lives_on(
+    ends: Ends, is_idle: bool
+) -> None:
+    port = await ends.connected("node-0.1", [])
+    port.is_idle = lambda: is_idle
+    port.permission.outlive_by(2 * timeout())
+    try:
+        ends.hub.send("node-0.1", Permit(time.monotonic() + timeout()))
+        async with within():
+            await port.permission.wait()
+        ends.hub.send("node-0.1", Permit(0.0))
+        await until(lambda: port.permission.seconds_left < 0)
+        assert (signal.getitimer(signal.ITIMER_REAL)[0] == 0.0) is is_idle
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @pytest.mark.virtual_time

@@ -136,9 +136,7 @@ async def test_a_change_by_somebody_else_costs_no_time() -> None:
     assert not one.has_ended
 
 
-@pytest.mark.parametrize(
-    "fate", [Fate.REFUSED, Fate.FAILED, Fate.FORBIDDEN, Fate.LOST, Fate.UNHEARD]
-)
+@pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.FAILED, Fate.LOST, Fate.UNHEARD])
 async def test_a_holder_that_cannot_renew_ends_with_its_permission_and_before_another_leads(
     fate: Fate,
 ) -> None:
@@ -151,6 +149,32 @@ async def test_a_holder_that_cannot_renew_ends_with_its_permission_and_before_an
     assert "could not reach the lease" in one.leader.last_decision
     await leads_at(two)
     assert two.overlaps == []
+
+
+async def test_a_leader_that_is_refused_access_leads_again_once_that_is_over() -> None:
+    server, [one] = await started("one")
+    one.wire.normally = Request(Fate.FORBIDDEN)
+    end = one.permits[-1][1]
+    await asyncio.sleep(end - asyncio.get_running_loop().time() + 0.05)
+    assert (one.leader.is_leading(), one.permits[-1][1]) == (False, 0.0)
+    asked = len(one.wire.timeouts)
+    await asyncio.sleep(30)
+    assert len(one.wire.timeouts) - asked <= 30 / CONFIG.retry_period
+    assert "403" in one.leader.refusal
+    assert not one.leader.is_overdue()
+    one.wire.normally = Request()
+    await leads_at(one, CONFIG.retry_period)
+    assert (one.leader.refusal, server.spec["leaseTransitions"]) == ("", 0)
+
+
+async def test_a_leader_that_is_refused_access_ends_if_another_led_meanwhile() -> None:
+    server, [one, two] = await started("one", "two")
+    one.wire.normally = Request(Fate.FORBIDDEN)
+    await leads_at(two)
+    await two.release()
+    one.wire.normally = Request()
+    await ends(one)
+    assert (server.holder(), one.permits[-1][1], two.overlaps) == ("", 0.0, [])
 
 
 async def test_a_short_outage_costs_nothing() -> None:

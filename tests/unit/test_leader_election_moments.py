@@ -216,7 +216,7 @@ async def test_another_replica_takes_an_offered_lease_and_the_one_before_ends() 
     one.hurt()
     await leads_at(two, 80.0)
     await ends(one, RETRY)
-    assert one.leader.last_decision == "another replica took the offered lease"
+    assert one.leader.last_decision == "another replica took the lease meanwhile"
     assert (one.permits[-1][1], two.overlaps) == (0.0, [])
 
 

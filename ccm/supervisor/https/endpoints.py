@@ -25,6 +25,7 @@ from ccm.model.objects import Json
 log = logging.getLogger(__name__)
 
 PING = "ping"
+ACCESS = "access"
 NOT_MACHINE_PARSEABLE = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility"
     " guarantees and is for debugging purposes only.\n"
@@ -72,6 +73,12 @@ class HealthEndpoints:
     def endpoints(self) -> Iterable[str]:
         return self._checkers
 
+    def routes(self) -> Iterator[web.RouteDef]:
+        """All checks of each endpoint, and each check."""
+        for endpoint in self._checkers:
+            yield web.get(f"/{endpoint}", self._all_checks)
+            yield web.get(f"/{endpoint}/{{check}}", self._one_check)
+
     def report(self, endpoint: str, excluded: Iterable[str] = ()) -> HealthReport:
         """Run every check that is not excluded; the text withholds the reasons of failures."""
         unmatched, lines, has_failed = dict.fromkeys(excluded), [], False
@@ -109,6 +116,19 @@ class HealthEndpoints:
         for check in self._statistics.values():
             check.successes = check.errors = 0
 
+    async def _all_checks(self, request: web.Request) -> web.Response:
+        report = self.report(request.path[1:], request.query.getall("exclude", ()))
+        if report.is_healthy and "verbose" not in request.query:
+            return web.Response(text="ok")
+        return _health_response(report)
+
+    async def _one_check(self, request: web.Request) -> web.Response:
+        endpoint = request.path.split("/")[1]
+        report = self.report_one(endpoint, request.match_info["check"])
+        if report is None:
+            raise web.HTTPNotFound
+        return _health_response(report)
+
     def _check(self, endpoint: str, checker: HealthChecker) -> str | None:
         last, why = self._statistics[endpoint, checker.name], checker.check()
         extra = {"check": f"{endpoint}/{checker.name}"}
@@ -139,9 +159,7 @@ class Endpoints:
 
     def routes(self, is_profiling: bool) -> Iterator[web.RouteDef]:
         """Those under `/debug` only with `is_profiling`."""
-        for endpoint in self.health.endpoints:
-            yield web.get(f"/{endpoint}", self._all_checks)
-            yield web.get(f"/{endpoint}/{{check}}", self._one_check)
+        yield from self.health.routes()
         yield web.get("/metrics", partial(_exposition, self.metrics))
         yield web.get("/metrics/slis", partial(_exposition, self.slis))
         yield web.delete("/metrics/slis", self._reset_slis)
@@ -152,19 +170,6 @@ class Endpoints:
             yield web.get("/debug/stacks", _stacks)
             yield web.get("/debug/pprof{rest:.*}", _pprof)
             yield web.put("/debug/flags/v", self._verbosity)
-
-    async def _all_checks(self, request: web.Request) -> web.Response:
-        report = self.health.report(request.path[1:], request.query.getall("exclude", ()))
-        if report.is_healthy and "verbose" not in request.query:
-            return web.Response(text="ok")
-        return _health_response(report)
-
-    async def _one_check(self, request: web.Request) -> web.Response:
-        endpoint = request.path.split("/")[1]
-        report = self.health.report_one(endpoint, request.match_info["check"])
-        if report is None:
-            raise web.HTTPNotFound
-        return _health_response(report)
 
     async def _reset_slis(self, request: web.Request) -> web.Response:
         self.health.reset()

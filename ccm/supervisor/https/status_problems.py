@@ -12,7 +12,12 @@ from ccm.supervisor.status_metrics import controller_of_worker
 
 INITIALIZATION_THRESHOLD = 60.0  # seconds a node may be uninitialized before it is a problem
 
-SECTION_OF_CHECK = {"leaderElection": "leadership", "watches": "watches", "freshness": "watches"}
+SECTION_OF_CHECK = {
+    "leaderElection": "leadership",
+    "access": "leadership",
+    "watches": "watches",
+    "freshness": "watches",
+}
 """By health check; the others are about workers."""
 
 NAMED = 3  # objects in one sentence

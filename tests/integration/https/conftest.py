@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.e2e.conftest import api, cloud, cluster, env, where
+from tests.e2e.conftest import api, cloud, cluster, env, proxy, where
 from tests.integration.https.review_api import ReviewApi, serving_reviews
 from tests.integration.https.served import QUICK, LocalServer, serving
 
-__all__ = ["api", "cloud", "cluster", "env", "where"]
+__all__ = ["api", "cloud", "cluster", "env", "proxy", "where"]
 
 
 @pytest.fixture(autouse=True)

@@ -30,6 +30,7 @@ class Supervisor:
     stuck: str | None = None
     is_overdue: bool = False
     is_stopping: bool = False
+    refusal: str = ""
     leads_until: float = 0.0
     silent: float = 0.0
     standstill: float = 0.0
@@ -53,7 +54,11 @@ class Supervisor:
             self.settings,
             cast(
                 Leadership,
-                SimpleNamespace(electors=lambda: [leader], until=lambda _: self.leads_until),
+                SimpleNamespace(
+                    electors=lambda: [leader],
+                    until=lambda _: self.leads_until,
+                    refusal=self.refusal,
+                ),
             ),
             cast(Progress, SimpleNamespace(what_is_stuck=lambda: self.stuck)),
             cast(SharedInformer, self),
@@ -108,6 +113,7 @@ QUIET = Settings().watch_idle_limit + 15
             {"freshness": "nothing from the watch of Node for 300 s no connection"},
             id="api-server-away",
         ),
+        pytest.param({"refusal": "403"}, {}, {"access": "403"}, id="refused"),
         pytest.param({"is_stopping": True}, {}, {"shutdown": "it stops"}, id="stopping"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +19,7 @@ from tests.integration.https.test_rotation import replace_pair, under_load, unti
 from tests.support.cluster_nodes import add_machines_and_nodes, kill
 from tests.support.deadlines import timeout
 from tests.support.environment import Environment
+from tests.support.fault_proxy import Fault, FaultProxy, failure
 from tests.support.kube.cluster import RealCluster
 from tests.support.kube.ports import ReservedPort
 from tests.support.pki import Authority
@@ -50,14 +52,25 @@ class Served:
         self.supervisor.end()
         self._port.release()
 
-    async def is_ready(self) -> bool:
+    async def readiness(self) -> str:
         try:
-            return (await self.place.get("/readyz")).status == 200
+            return (await self.place.get("/readyz")).text
         except aiohttp.ClientError:
-            return False  # nobody listens yet
+            return ""  # nobody listens yet
+
+    async def is_ready(self) -> bool:
+        return await self.readiness() == "ok"
 
     async def ready(self) -> None:
         await eventually(self.is_ready, pause=0.1)
+
+    async def is_leading(self) -> bool:
+        return self.supervisor.is_leading()
+
+    async def is_refused(self) -> None:
+        """Until it says that it is not ready for want of access; it is live all the time."""
+        await eventually(self.readiness, lambda text: "[-]access failed" in text, pause=0.1)
+        assert (await self.place.get("/livez")).text == "ok"
 
     async def samples(self) -> dict[Sample, float]:
         answer = await self.place.get("/metrics", token=self._token)
@@ -216,3 +229,23 @@ async def test_an_api_server_that_hangs_leaves_a_replica_alive_and_not_ready(
         finally:
             os.kill(cluster.pids["kube-apiserver"], signal.SIGCONT)
         await served.ready()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refusal_of_access_leaves_a_replica_alive_and_not_ready(
+    where: Where, cluster: RealCluster, proxy: FaultProxy, status: int
+) -> None:
+    refused = Fault(failure(status, "Refused"), is_for_all=True)
+    proxy.inject(refused)
+    where = replace(where, kubeconfig=proxy.kubeconfig(where.kubeconfig))
+    with Served(where, cluster) as served:
+        await served.is_refused()
+        proxy.clear()
+        await served.ready()
+        await eventually(served.is_leading)
+        proxy.inject(refused)
+        await eventually(served.is_leading, lambda is_leading: not is_leading)
+        await served.is_refused()
+        proxy.clear()
+        await served.ready()
+        await eventually(served.is_leading)
