@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +38,6 @@ log = logging.getLogger(__name__)
 
 GRACE_WITHOUT_ELECTION = 30.0  # seconds; there is no other replica
 FAULT_TIMEOUT = 2.0  # seconds for which a worker that cannot start waits to be heard
-SPARE_THREADS = 8  # beside those in which a provider's plain methods wait: for batches, and DNS
 
 
 def preload(provider: str, controllers: Sequence[str]) -> None:
@@ -49,7 +47,7 @@ def preload(provider: str, controllers: Sequence[str]) -> None:
             load_controller(name, provider)
     try:
         load_provider(provider)
-    except Exception:  # around one callback: whatever a provider's code does as it is imported
+    except (Exception, SystemExit):  # around one callback: whatever an import does
         log.debug("provider not loaded beforehand", exc_info=True)
 
 
@@ -60,7 +58,12 @@ def main(spec: WorkerSpec) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the supervisor, which decides
     faulthandler.enable()  # SIGABRT from the supervisor writes the stacks of a hanging worker
     set_up(spec.name, spec.settings.logging_format, spec.settings.v)
-    sys.exit(asyncio.run(_live(spec)))
+    try:
+        code = asyncio.run(_live(spec))
+    except SystemExit:  # whatever code a provider gives it: only ours mean something
+        log.exception("the provider ended this process")
+        code = ExitCode.FAILED
+    sys.exit(code)
 
 
 async def _live(spec: WorkerSpec) -> ExitCode:
@@ -100,8 +103,6 @@ async def _end(port: Port, whys: Sequence[Exception], code: ExitCode) -> ExitCod
 async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     settings = spec.settings
     module: ControllerModule = load_controller(spec.controller, settings.cloud_provider)
-    threads = module.concurrency(settings) + SPARE_THREADS
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(threads))
     grants = SupervisorGrants(port.send)
     gate = WorkerGate(grants, settings.cloud_call_timeout, port.permission.check)
     provider = load_provider(settings.cloud_provider)

@@ -12,11 +12,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
+from functools import partial
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from ccm import metrics
 from ccm.background import start_task
@@ -32,16 +33,19 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 A = TypeVar("A")
+P = ParamSpec("P")
 
 THROTTLED_RETRY = 1.0  # seconds until a throttled reconcile is tried again
 LINGER = 0.02  # seconds for which a read waits for others to share it, where there are any
 SEND_RETRY = 0.05  # seconds until a request that the supervisor did not take is sent again
 MOST_REMAINING = 1 << 31  # calls; whatever a cloud says, a message has to hold it
+METHOD_TIMEOUT = 300.0  # seconds that a provider's method may take, with all its calls and grants
 
 # Set by `with_priority` around a provider's method, threads included, and read in here alone.
 _priority: ContextVar[Priority] = ContextVar("priority", default=Priority.REFRESH)
 _owner: ContextVar[str] = ContextVar("owner", default="")
 _writes: ContextVar[list[str]] = ContextVar("writes")
+_limit: ContextVar[asyncio.Timeout] = ContextVar("limit")
 
 
 @contextmanager
@@ -67,10 +71,56 @@ def noted_writes() -> Iterator[list[str]]:
 
 
 async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
-    """The result of a provider's method; a plain one runs in a thread, the loop never blocks."""
-    if inspect.iscoroutinefunction(method):
-        return cast(T, await method(*args))
-    return cast(T, await asyncio.to_thread(method, *args))
+    """The result of a provider's method; a plain one runs in a thread, the loop never blocks.
+
+    Whatever the method does is the failure of this one call: what would end a task or the process
+    is a `RuntimeError`, and a method that does not return in time a `CloudError`. Should it still
+    run, it makes no write any more: somebody else may be at the same object by then.
+    """
+    task, limit = asyncio.current_task(), asyncio.timeout(METHOD_TIMEOUT)
+    assert task
+    cancelling, token = task.cancelling(), _limit.set(limit)
+    try:
+        async with limit:
+            if inspect.iscoroutinefunction(method):
+                return cast(T, await method(*args))
+            in_context = partial(copy_context().run, method, *args)
+            loop = asyncio.get_running_loop()
+            return cast(T, await loop.run_in_executor(_ThreadPerCall(), in_context))
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        took = format_duration(METHOD_TIMEOUT)
+        raise CloudError(f"{_name(method)} of the provider did not return in {took}") from error
+    except (SystemExit, asyncio.CancelledError) as error:
+        if task.cancelling() > cancelling:  # this very task is to end
+            raise
+        raise RuntimeError(f"{_name(method)} raised {error!r}") from error
+    finally:
+        _limit.reset(token)
+
+
+class _ThreadPerCall(Executor):
+    """One that hangs takes no other's place, and ends with the process."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        result = Future[T]()
+
+        def run() -> None:
+            result.set_running_or_notify_cancel()
+            try:
+                result.set_result(fn(*args, **kwargs))
+            except StopIteration as error:  # which a future of asyncio does not take
+                result.set_exception(RuntimeError(f"raised {error!r}"))
+            except BaseException as error:  # noqa: BLE001 - whoever waits has to know
+                result.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return result
+
+
+def _name(method: Callable[..., object]) -> str:
+    return str(getattr(method, "__name__", method))
 
 
 async def call(
@@ -89,7 +139,7 @@ async def call(
     except (CloudError, NotLeading):
         raise
     except Exception as error:  # around one callback: a provider's bug is one failed call
-        log.exception("provider failed", extra={"call": method.__name__})
+        log.exception("provider failed", extra={"call": _name(method)})
         raise CloudError(f"the provider failed: {error!r}") from error
 
 
@@ -178,7 +228,10 @@ class WorkerGate:
         self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
     ) -> T:
         granted = await self._granted(operation, budget, _priority.get())
-        with self._leaving(), self._counted(operation, budget, granted, is_write):
+        with (
+            self._leaving(operation, is_write),
+            self._counted(operation, budget, granted, is_write),
+        ):
             try:
                 async with asyncio.timeout(self._timeout):
                     return await function()
@@ -192,7 +245,10 @@ class WorkerGate:
         """For plain provider methods, which run in a thread; the SDK enforces the timeout."""
         wait = self._granted(operation, budget, _priority.get())
         granted = asyncio.run_coroutine_threadsafe(wait, self._loop).result()
-        with self._leaving(), self._counted(operation, budget, granted, is_write):
+        with (
+            self._leaving(operation, is_write),
+            self._counted(operation, budget, granted, is_write),
+        ):
             return function()
 
     def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
@@ -209,12 +265,14 @@ class WorkerGate:
             raise Throttled(f"{operation}: no call of class {budget!r} free in {limit}") from error
 
     @contextmanager
-    def _leaving(self) -> Iterator[None]:
+    def _leaving(self, operation: str, is_write: bool) -> Iterator[None]:
         """Count a request as under way from right before the check that it may leave."""
         with self._lock:
             self.under_way += 1
         try:
             self._check()
+            if is_write and (limit := _limit.get(None)) and limit.expired():
+                raise CloudError(f"{operation}: its reconcile has ended already")
             yield
         finally:
             with self._lock:

@@ -311,7 +311,7 @@ class Children:
             self._promote(child, child.successor)
         elif child.is_leaving:
             del self._children[child.name]
-        elif code == ExitCode.NOT_NEEDED:
+        elif code == ExitCode.NOT_NEEDED and not process.said_hello:
             child.last_faults = process.faults
             self.transition(child, WorkerEvent.NOT_NEEDED)
         elif code == ExitCode.CONFIGURATION:

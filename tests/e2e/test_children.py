@@ -197,6 +197,66 @@ async def test_a_node_that_kills_its_worker_is_quarantined_and_all_others_are_se
     assert await env.warnings() == {("vm-7", "Quarantined")}
 
 
+ODD = '''
+"""A provider whose methods end at first as no method should, or do not end."""
+import asyncio, concurrent.futures, sys, threading
+import ccm.cloud.gate
+from ccm.providers.simulated.provider import SimulatedCloud
+
+ccm.cloud.gate.METHOD_TIMEOUT = 3.0
+
+def deep(): return deep()
+def stop(): raise StopIteration("odd")
+def leave(): sys.exit(0)
+def leave_as_needless(): sys.exit(77)
+def cancel(): raise asyncio.CancelledError("odd")
+def cancel_thread(): raise concurrent.futures.CancelledError("odd")
+
+ENDS = (stop, leave, leave_as_needless, cancel, cancel_thread, deep)
+
+class Odd(SimulatedCloud):
+    async def initialize(self, context):
+        await super().initialize(context)
+        ensure, describe = self.load_balancers.ensure, self.instances.describe
+        loop, tried = asyncio.get_running_loop(), set()
+        reads = iter((threading.Event().wait, *ENDS))
+        def describe_in_thread(nodes):
+            if end := next(reads, None):
+                end()
+            return asyncio.run_coroutine_threadsafe(describe(nodes), loop).result()
+        async def ensure_at_the_second_try(service, hosts):
+            if service.name not in tried:
+                tried.add(service.name)
+                number = int(service.name.partition("-")[2])
+                if number == 0:
+                    await asyncio.Event().wait()
+                ENDS[number - 1]()
+            return await ensure(service, hosts)
+        self.instances.describe = describe_in_thread
+        self.load_balancers.ensure = ensure_at_the_second_try
+'''
+
+
+async def test_however_a_method_of_a_provider_ends_it_is_the_failure_of_one_call(
+    env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of seven reads of Nodes, which run in threads, and of one balancer each of seven Services."""
+    install(env.directory / "site", monkeypatch, provider="odd = odd:Odd", odd=ODD)
+    await env.add_nodes(3)
+    await env.add_services(*range(7))
+    flags = ("--cloud-provider=odd", "--controllers=cloud-node,cloud-node-lifecycle,service")
+    with env.supervisor(*flags) as supervisor:
+        supervisor.wait_running()
+        before = supervisor.pids()
+        await env.until_served(*range(7))
+        await env.nodes.until_initialized(3)
+        assert supervisor.pids() == before
+        assert supervisor.end() == 0
+        log = supervisor.log.read_text()
+    assert log.count("provider failed") >= 2 * 6
+    assert "of the provider did not return in 3s" in log
+
+
 async def test_a_worker_that_grew_too_large_hands_over(env: Environment) -> None:
     with env.supervisor("--worker-memory-limit=1Mi") as supervisor:
         old = supervisor.wait_running()["node-0"]["pid"]

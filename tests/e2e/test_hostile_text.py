@@ -28,12 +28,7 @@ async def until_served(env: Environment, number: int) -> float:
     """Make an honest Service; after how many seconds it has its address."""
     began = time.monotonic()
     await env.add_services(number)
-
-    async def has_address() -> object:
-        made = await env.api.get(f"{SERVICES}/web-{number}")
-        return made["status"]["loadBalancer"].get("ingress")
-
-    await until("the honest Service has an address", has_address)
+    await env.until_served(number)
     return time.monotonic() - began
 
 

@@ -67,6 +67,15 @@ class Environment:
         for number in numbers:
             await self.api.post(SERVICES, service(number))
 
+    async def until_served(self, *numbers: int) -> None:
+        """Until these Services have an address."""
+
+        async def are_served() -> bool:
+            made = [await self.api.get(f"{SERVICES}/web-{number}") for number in numbers]
+            return all(one["status"]["loadBalancer"].get("ingress") for one in made)
+
+        await until(f"Services {numbers} have an address", are_served)
+
     async def lease_spec(self, name: str = LEASE) -> Json:
         return dict((await self.api.get(f"{LEASES}/{name}"))["spec"])
 

@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -224,6 +225,71 @@ async def test_a_controller_sees_errors_by_what_it_has_to_do(
     assert type(raised.value) is type(expected)
     assert str(raised.value) == str(expected)
     assert getattr(raised.value, "seconds", None) == getattr(expected, "seconds", None)
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+@pytest.mark.parametrize(
+    "error",
+    [
+        StopIteration("x"),
+        SystemExit(0),
+        SystemExit(77),
+        asyncio.CancelledError("x"),
+        RecursionError("x"),
+        TimeoutError("x"),
+    ],
+    ids=repr,
+)
+async def test_whatever_a_provider_raises_is_the_failure_of_that_call(
+    error: BaseException, is_blocking: bool
+) -> None:
+    async def method() -> str:
+        return raising(error)()
+
+    with pytest.raises(CloudError, match=f"the provider failed: .*{type(error).__name__}"):
+        await call(Priority.ROUTE, raising(error) if is_blocking else method)
+    task = asyncio.current_task()
+    assert task
+    assert not task.cancelling()
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_a_method_that_does_not_return_has_failed_and_writes_nothing_later(
+    gate: WorkerGate, is_blocking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccm.cloud.gate.METHOD_TIMEOUT", 0.02)
+    released, end = threading.Event(), Future[str]()
+
+    def hanging() -> None:
+        released.wait()
+        try:
+            end.set_result(gate.call_blocking("Create", "write", str, is_write=True))
+        except CloudError as error:
+            end.set_exception(error)
+
+    async def deaf() -> None:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await gate.call("Create", "write", answer, is_write=True)
+
+    left = "Create: its reconcile has ended already"
+    with pytest.raises(CloudError, match="did not return in 20ms" if is_blocking else left):
+        await call(Priority.ROUTE, hanging if is_blocking else deaf)
+    if is_blocking:
+        released.set()
+        with pytest.raises(CloudError, match=left):
+            await asyncio.wrap_future(end)
+    assert gate.calls == {}
+
+
+async def test_a_task_that_is_cancelled_ends_in_whatever_method_it_is() -> None:
+    methods: tuple[Callable[..., Any], ...] = (threading.Event().wait, asyncio.Event().wait)
+    for method in methods:
+        task = asyncio.create_task(call(Priority.ROUTE, method))
+        await let_run()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 async def test_a_plain_provider_method_does_not_block_the_loop() -> None:
