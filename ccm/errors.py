@@ -98,7 +98,18 @@ class Throttled(CloudError):
 
 
 class Denied(CloudError):
-    """The cloud does not let these credentials do this (401, 403): a person must act."""
+    """The cloud does not let these credentials do this (403): a person must act."""
+
+
+class Unauthenticated(Denied):
+    """The cloud does not take these credentials at all (401), or there are none to show.
+
+    `source` tells operators where they are; it may be a path, and is not for tenants.
+    """
+
+    def __init__(self, message: str, source: str = "") -> None:
+        super().__init__(message)
+        self.source = source
 
 
 class Refused(CloudError):

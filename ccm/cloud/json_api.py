@@ -1,8 +1,9 @@
 """The way to a cloud that speaks JSON over HTTP: one request at a time through the gate.
 
-What such clouds have in common is in here, once: who asks, trust that is read again when its files
-change, reads that are repeated on a connection that was closed, what a status means for the caller,
-and pages. What is particular to a cloud is in its subclass of `JsonApi`.
+What such clouds have in common is in here, once: who asks, trust and credentials that are read
+again when their files change, reads that are repeated on a connection that was closed, what a
+status means for the caller, and pages. What is particular to a cloud is in its subclass of
+`JsonApi`.
 """
 
 import asyncio
@@ -19,8 +20,18 @@ import orjson
 from cryptography import x509
 
 from ccm import __version__
+from ccm.cloud.credentials import Credentials
 from ccm.cloud.interface import Gate
-from ccm.errors import CloudError, Conflict, Denied, NotFound, Refused, Throttled, Unanswered
+from ccm.errors import (
+    CloudError,
+    Conflict,
+    Denied,
+    NotFound,
+    Refused,
+    Throttled,
+    Unanswered,
+    Unauthenticated,
+)
 from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse
 from ccm.model.objects import mapping, text
 from ccm.redaction import safe_text
@@ -69,8 +80,11 @@ class Request:
 class JsonApi:
     """Requests to one cloud, each once. `name` says in errors which one, where there are several.
 
-    Raises `Denied` (401, 403), `Throttled` (429), `NotFound`, `Conflict`, `Refused` (other 4xx),
-    `Unsent`, `Unanswered`, and `CloudError` for everything else: 5xx, an answer of another form.
+    Each shows the `credentials`, as `authorization` has them.
+
+    Raises `Unauthenticated` (401), `Denied` (403), `Throttled` (429), `NotFound`, `Conflict`,
+    `Refused` (other 4xx), `Unsent`, `Unanswered`, and `CloudError` for everything else: 5xx, an
+    answer of another form.
     """
 
     cloud: ClassVar[str]
@@ -83,11 +97,12 @@ class JsonApi:
         gate: Gate,
         caller: str,
         *servers: Server,
+        credentials: Credentials[Any] | None = None,
         name: str = "",
         timeout: float | None = None,
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
-        self.gate, self.name = gate, name
+        self.gate, self.name, self._shown = gate, name, credentials
         self._timeout, self._idle_timeout = timeout, idle_timeout
         self._usual = {"User-Agent": f"ccm-supervisor/{__version__} {caller}", "Accept": JSON}
         self._servers = {server.url: server for server in servers}
@@ -105,7 +120,16 @@ class JsonApi:
 
     async def exchange(self, request: Request) -> tuple[Any, HttpResponse]:
         """The same with the response that it came in, for headers."""
+        if self._shown is None:
+            return await self._exchange(request)
 
+        async def show(credentials: Any) -> tuple[Any, HttpResponse]:
+            headers = {**self.authorization(credentials), **request.headers}
+            return await self._exchange(replace(request, headers=headers))
+
+        return await self._shown.use(show)
+
+    async def _exchange(self, request: Request) -> tuple[Any, HttpResponse]:
         async def send() -> tuple[Any, HttpResponse]:
             response = await self.send(request)
             return self.read(request.operation, response), response
@@ -135,7 +159,7 @@ class JsonApi:
     async def send(self, request: Request) -> HttpResponse:
         """The response to a request that the gate let through, whatever its status."""
         usual = self._usual if request.method == "GET" else {**self._usual, "Content-Type": JSON}
-        headers = {**usual, **self.credentials(request), **request.headers}
+        headers = {**usual, **request.headers}
         leaving = list[str]()  # has an entry once it left
         try:
             async with asyncio.timeout(self._timeout):
@@ -195,9 +219,10 @@ class JsonApi:
         self._clients[server] = reloading
         return client
 
-    def credentials(self, request: Request) -> Mapping[str, str]:
-        """Headers that say who asks, as of now; may raise `Denied`."""
-        return {}
+    def authorization(self, credentials: Any) -> Mapping[str, str]:
+        """Headers that say who asks; of one text, that it is a token."""
+        (token,) = credentials
+        return {"Authorization": f"Bearer {token}"}
 
     def observe(self, response: HttpResponse) -> None:
         """Look at every response: it may say what is left of a quota."""
@@ -230,7 +255,9 @@ class JsonApi:
 def by_status(message: str, response: HttpResponse) -> CloudError:
     """What a status means for the caller, in clouds that keep to HTTP."""
     match response.status:
-        case 401 | 403:
+        case 401:
+            return Unauthenticated(message)
+        case 403:
             return Denied(message)
         case 404:
             return NotFound(message)

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import count
-from pathlib import Path
 from typing import Any
 
+from ccm.cloud.credentials import credentials_of
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, read_list
-from ccm.errors import CloudError, Denied, NoRoom, RetryAfter, Throttled
+from ccm.errors import CloudError, NoRoom, RetryAfter, Throttled
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import Json, mapping, objects, text
-from ccm.providers.digitalocean.config import TOKEN, GlobalSection
+from ccm.providers.digitalocean.config import GlobalSection
 from ccm.tls import Server
 
 API = "api"
@@ -57,8 +57,11 @@ class DigitalOceanApi(JsonApi):
     cloud, ca_keys = "DigitalOcean", "[Global] ca-file"
 
     def __init__(self, section: GlobalSection, gate: Gate, caller: str) -> None:
-        super().__init__(gate, caller, Server(section.api_url, section.ca_file))
-        self._section = section
+        server, credentials = (
+            Server(section.api_url, section.ca_file),
+            credentials_of(section.secret),
+        )
+        super().__init__(gate, caller, server, credentials=credentials)
 
     async def get(self, operation: str, path: str, **query: Query) -> Json:
         """The answer to a GET."""
@@ -95,19 +98,6 @@ class DigitalOceanApi(JsonApi):
                 f"{operation}: {len(found.by_id)} were listed, and there are others"
             )
         return found
-
-    def credentials(self, request: Request) -> Mapping[str, str]:
-        """As the file of the token has it now."""
-        section = self._section
-        token = section.token
-        if section.token_file:
-            try:
-                token = Path(section.token_file).read_text().strip()
-            except (OSError, ValueError) as wrong:
-                raise Denied(f"{request.operation}: the token cannot be read: {wrong}") from wrong
-            if not TOKEN.fullmatch(token):
-                raise Denied(f"{request.operation}: {section.token_file} holds no token")
-        return {"Authorization": f"Bearer {token}"}
 
     def observe(self, response: HttpResponse) -> None:
         if left := remaining(response):

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ccm.cloud.config_file import (
-    READABLE,
     choice,
     of_form,
     url,
     why_no_certificate,
-    why_unreadable,
 )
+from ccm.cloud.secret_text import TOKEN, SecretText
 from ccm.cloud.sections import Sections, setting
 from ccm.model.cloud import UUID
 from ccm.providers.digitalocean.ids import TAG
@@ -24,7 +23,6 @@ REGIONAL, NETWORK = "REGIONAL", "REGIONAL_NETWORK"
 TYPES = (REGIONAL, NETWORK)
 IPV4, DUALSTACK = "IPV4", "DUALSTACK"
 STACKS = (IPV4, DUALSTACK)
-TOKEN = re.compile(r"[!-~]+")
 
 
 def _url(value: str) -> str:
@@ -62,6 +60,11 @@ class GlobalSection:
     vpc_id: str = setting("", _VPC)
     region: str = setting("", _REGION)
     calls_per_second: float = setting(0.0, _RATE)  # 0 is what DigitalOcean allows
+
+    @property
+    def secret(self) -> SecretText:
+        """The token."""
+        return SecretText("[Global] token", self.token, self.token_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +131,8 @@ def read_config(content: bytes, path: str, environment: Mapping[str, str]) -> Di
 
 def _check(config: DigitalOceanConfig, sections: Sections) -> None:
     common, firewall, faults = config.common, config.firewall, sections.faults
-    if common.token_file and common.token:
-        faults.add("[Global] token", "is given twice", "give token-file or token")
-    elif why := common.token_file and why_unreadable(common.token_file):
-        faults.add("[Global] token-file", why, READABLE)
-    elif not common.token_file and not sections.has("Global", "token"):
-        remedy = "give [Global] token-file, or DO_ACCESS_TOKEN in the environment"
-        faults.add("[Global] token-file", "is missing", remedy)
+    remedy = "give [Global] token-file, or DO_ACCESS_TOKEN in the environment"
+    common.secret.check(faults, remedy)
     if why := common.ca_file and why_no_certificate(common.ca_file):
         faults.add("[Global] ca-file", why, "give the file of a certificate")
     if bool(firewall.name) != bool(firewall.tag):

@@ -1,17 +1,16 @@
 """The way to one Proxmox cluster: one HTTP request at a time through the gate, reads only."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+from ccm.cloud.credentials import credentials_of
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, Unsent
-from ccm.errors import CloudError, Denied, NotFound, Refused, Unanswered
+from ccm.errors import CloudError, NotFound, Refused, Unanswered
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import mapping, text
-from ccm.providers.proxmox.config import TOKEN_ID, TOKEN_SECRET, Cluster
+from ccm.providers.proxmox.config import Cluster
 from ccm.tls import Server
 
 READ, AGENT = "read", "agent"
@@ -27,7 +26,14 @@ class ProxmoxApi(JsonApi):
 
     def __init__(self, cluster: Cluster, gate: Gate, caller: str) -> None:
         servers = (Server(url, cluster.ca_file) for url in cluster.urls)
-        super().__init__(gate, caller, *servers, name=cluster.region, idle_timeout=IDLE_TIMEOUT)
+        super().__init__(
+            gate,
+            caller,
+            *servers,
+            credentials=credentials_of(*cluster.secrets),
+            name=cluster.region,
+            idle_timeout=IDLE_TIMEOUT,
+        )
         self._cluster, self._urls = cluster, list(cluster.urls)
 
     @property
@@ -55,16 +61,8 @@ class ProxmoxApi(JsonApi):
                 self._urls.append(self._urls.pop(0))
         return response
 
-    def credentials(self, request: Request) -> Mapping[str, str]:
-        """The token as its files have it now."""
-        cluster = self._cluster
-        try:
-            token = _content(cluster.token_id_file, TOKEN_ID) or cluster.token_id
-            secret = _content(cluster.token_secret_file, TOKEN_SECRET) or cluster.token_secret
-        except (OSError, ValueError) as wrong:
-            operation = self.named(request.operation)
-            raise Denied(f"{operation}: the token cannot be read: {wrong}") from wrong
-        return {"Authorization": f"PVEAPIToken={token}={secret}"}
+    def authorization(self, credentials: tuple[str, str]) -> Mapping[str, str]:
+        return {"Authorization": "PVEAPIToken={}={}".format(*credentials)}
 
     def error_text(self, content: Any, response: HttpResponse) -> str:
         """What is wrong stands in the status line, and newer versions repeat it in the body."""
@@ -83,11 +81,3 @@ class ProxmoxApi(JsonApi):
         if (data := mapping(content).get("data")) is None:
             raise self.unreadable(operation)
         return data
-
-
-def _content(file: str, form: re.Pattern[str]) -> str:
-    """What is in a file of the token; empty without a file."""
-    content = Path(file).read_text().strip() if file else ""
-    if file and not form.fullmatch(content):
-        raise ValueError(f"{file} holds none")
-    return content

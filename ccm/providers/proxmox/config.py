@@ -4,14 +4,13 @@ import re
 from dataclasses import dataclass, fields
 
 from ccm.cloud.config_file import (
-    READABLE,
     choice,
     network,
     of_form,
     url,
     why_no_certificate,
-    why_unreadable,
 )
+from ccm.cloud.secret_text import TOKEN, SecretText
 from ccm.cloud.sections import setting
 from ccm.cloud.yaml_file import YamlMapping, YamlReader
 from ccm.model.cloud import Network
@@ -20,7 +19,6 @@ from ccm.redaction import register_hidden
 
 DEFAULT, QEMU, AUTO, CAPMOX = "default", "qemu", "auto", "capmox"
 TOKEN_ID = re.compile(r"[^\s!@:]+@[^\s!@:]+![A-Za-z][A-Za-z0-9._-]*")
-TOKEN_SECRET = re.compile(r"[!-~]+")
 
 
 def _url(value: str) -> str:
@@ -36,7 +34,7 @@ _URL = _url, "give https://host:8006, or a list of such"
 _CIDR = _cidr, "give networks as 192.0.2.0/24"
 _REGION = of_form(REGION, "give the name of a region that a label can have")
 _TOKEN_ID = of_form(TOKEN_ID, "give user@realm!name")
-_TOKEN_SECRET = of_form(TOKEN_SECRET, "give its UUID")
+_TOKEN_SECRET = of_form(TOKEN, "give its UUID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +51,14 @@ class Cluster:
 
     def __post_init__(self) -> None:
         register_hidden(self)
+
+    @property
+    def secrets(self) -> tuple[SecretText, SecretText]:
+        """The ID of the token, and the token."""
+        return (
+            SecretText("token_id", self.token_id, self.token_id_file, TOKEN_ID, "_file"),
+            SecretText("token_secret", self.token_secret, self.token_secret_file, suffix="_file"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +168,6 @@ def _read_cluster(reader: YamlReader, at: int, value: object) -> Cluster:
     if found.username or found.password:
         remedy = "give token_id and token_secret of a token with few rights"
         faults.add(f"{place} username", "is not supported", remedy)
-    for key in ("token_id", "token_secret"):
-        _check_token(reader, f"{place} {key}", getattr(found, f"{key}_file"))
+    for secret in found.secrets:
+        secret.check(faults, f"give {secret.key} or {secret.key}_file", place)
     return Cluster(*(getattr(found, one.name) for one in fields(Cluster)))
-
-
-def _check_token(reader: YamlReader, place: str, file: str) -> None:
-    """Exactly one, in the file or in a file of its own, which may change."""
-    faults, key = reader.faults, place.rpartition(" ")[2]
-    is_given = place in faults.origins
-    if is_given == bool(file):
-        problem = "is given twice" if is_given else "is missing"
-        faults.add(place, problem, f"give {key} or {key}_file")
-    elif why := file and why_unreadable(file):
-        faults.add(f"{place}_file", why, READABLE)

@@ -1,16 +1,16 @@
 """The HTTP client of the simulated cloud: one call at a time through the gate, errors by status."""
 
-import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ccm.cloud.credentials import credentials_of
 from ccm.cloud.interface import Gate
 from ccm.cloud.json_api import JsonApi, Request, read_list
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import Json, mapping, text
-from ccm.providers.simulated.config import SimulatedConfig, read_token
+from ccm.providers.simulated.config import SimulatedConfig
 from ccm.tls import Server
 
 
@@ -31,8 +31,9 @@ class SimulatedApi(JsonApi):
     cloud, ca_keys = "the simulated cloud", "one that this machine trusts"
 
     def __init__(self, config: SimulatedConfig, gate: Gate, caller: str) -> None:
-        super().__init__(gate, caller, Server(config.url), timeout=config.timeout)
-        self._config, self._token, self._caller = config, config.token, caller
+        server, credentials = Server(config.url), credentials_of(config.secret)
+        super().__init__(gate, caller, server, credentials=credentials, timeout=config.timeout)
+        self._caller = caller
 
     async def look_up(
         self, operation: str, path: str, by: str, values: Sequence[str]
@@ -70,14 +71,8 @@ class SimulatedApi(JsonApi):
             read_list(operation, page, "items")
             yield page
 
-    def credentials(self, request: Request) -> Mapping[str, str]:
-        return {"Authorization": f"Bearer {self._token}", "X-Caller": self._caller}
-
-    def observe(self, response: HttpResponse) -> None:
-        """Take up a token that was exchanged on disk, for the next call."""
-        if response.status == 401 and self._config.token_file:
-            with contextlib.suppress(OSError, ValueError):
-                self._token = read_token(self._config.token_file)
+    def authorization(self, credentials: tuple[str]) -> Mapping[str, str]:
+        return {**super().authorization(credentials), "X-Caller": self._caller}
 
     def error_text(self, content: Any, response: HttpResponse) -> str:
         return f"{_code(content)}: {text(_error(content).get('message'))}"

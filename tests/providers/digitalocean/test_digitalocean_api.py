@@ -16,6 +16,7 @@ from ccm.errors import (
     Refused,
     RetryAfter,
     Throttled,
+    Unauthenticated,
 )
 from ccm.http import HttpResponse
 from ccm.model.cloud import Instance
@@ -40,7 +41,7 @@ def read(response: HttpResponse) -> object:
 @pytest.mark.parametrize(
     ("status", "message", "kind"),
     [
-        (401, "Unable to authenticate you", Denied),
+        (401, "Unable to authenticate you", Unauthenticated),
         (403, "You are missing the required permission droplet:read", Denied),
         (403, BUSY, RetryAfter),
         (404, "The resource you were accessing could not be found.", NotFound),
@@ -110,7 +111,7 @@ async def test_the_token_is_read_at_each_call(
     file.write_text("dop_v1_cluster\n")
     assert isinstance(await started.describe_one(worker), Instance)
     file.write_text("")
-    with pytest.raises(Denied, match="holds no token"):
+    with pytest.raises(Denied, match=r"\[Global\] token-file: the file is empty; write"):
         await started.describe(worker)
     file.unlink()
     with pytest.raises(Denied, match="cannot be read"):

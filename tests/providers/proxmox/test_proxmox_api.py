@@ -32,9 +32,9 @@ async def test_a_token_in_a_file_may_change(pve: Served, tmp_path: Path) -> None
         await cloud.describe_one(ASKED)
     file.write_text("another")
     assert isinstance(await cloud.describe_one(ASKED), Instance)
-    for content in ("", "two lines\nof text"):
+    for content, problem in {"": "is empty", "two\nlines": "than one line"}.items():
         file.write_text(content)
-        with pytest.raises(Denied, match="secret holds none"):
+        with pytest.raises(Denied, match=f"token_secret_file: the file .*{problem}"):
             await cloud.describe_one(ASKED)
     file.unlink()
     with pytest.raises(Denied, match="cannot be read"):

@@ -27,8 +27,8 @@ clusters:
   url: [https://10.0.0.1:8006, https://10.0.0.2:8006/]
   insecure: false
   ca_file: {file}
-  token_id_file: {file}
-  token_secret_file: {file}
+  token_id_file: {id_file}
+  token_secret_file: {secret_file}
 """
 
 
@@ -41,12 +41,15 @@ def told(content: str) -> str:
 
 def test_all_keys_are_read(tmp_path: Path) -> None:
     file, _, _ = make_cert(str(tmp_path), "pve1")
+    id_file, secret_file = tmp_path / "id", tmp_path / "secret"
+    id_file.write_text("ccm@pve!k8s\n")
+    secret_file.write_text(f"{SECRET}\n")
     north = Cluster(
         "north",
         ("https://10.0.0.1:8006", "https://10.0.0.2:8006"),
         file,
-        token_id_file=file,
-        token_secret_file=file,
+        token_id_file=str(id_file),
+        token_secret_file=str(secret_file),
     )
     network = NetworkSection(
         "auto",
@@ -55,7 +58,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         excluded=(ip_network("192.0.2.128/25"),),
         order=(ip_network("10.0.0.0/8"), ip_network("192.0.2.0/24")),
     )
-    content = FULL.format(file=file).encode()
+    content = FULL.format(file=file, id_file=id_file, secret_file=secret_file).encode()
     assert read_config(content, "") == ProxmoxConfig((north,), network, has_uuid_ids=True)
 
 

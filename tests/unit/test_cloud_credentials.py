@@ -1,0 +1,169 @@
+"""Credentials of a cloud: what files may hold, and the pause once they were refused."""
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ccm.cloud.credentials import Credentials, RefusalPause
+from ccm.cloud.secret_text import PASSWORD, TOKEN, read_secret
+from ccm.decide.backoff import Backoff
+from ccm.errors import CloudError, Denied, Unauthenticated
+from ccm.redaction import without_secrets
+
+STEADY = Backoff(first=5.0, most=20.0, jitter=0.0)
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "read"),
+    [
+        (b"token-1\n", TOKEN, "token-1"),
+        (b"  token-2 \r\n\n", TOKEN, "token-2"),
+        (b" p\xc3\xa4ss word \r\n", PASSWORD, " päss word "),
+    ],
+)
+def test_what_surrounds_a_secret_is_left_out(
+    tmp_path: Path, content: bytes, form: re.Pattern[str], read: str
+) -> None:
+    (file := tmp_path / "secret").write_bytes(content)
+    assert read_secret(file, form) == read
+    assert read.strip() not in without_secrets(f"it is {read}!")
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "problem"),
+    [
+        (None, TOKEN, "cannot be read: No such file"),
+        (b" \n", TOKEN, "is empty"),
+        (b"\n", PASSWORD, "is empty"),
+        (b"\xff", TOKEN, "is not text"),
+        (b"two words", TOKEN, "characters and spaces$"),
+        (b"two\nlines", PASSWORD, "than one line"),
+        (b"bell\x07", PASSWORD, "control characters$"),
+        (b"x" * (1 << 20) + b"x", TOKEN, "more than 1048576 bytes"),
+    ],
+)
+def test_what_is_no_secret_is_told_without_the_path(
+    tmp_path: Path, content: bytes | None, form: re.Pattern[str], problem: str
+) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ValueError, match=problem) as raised:
+        read_secret(file, form)
+    assert str(tmp_path) not in str(raised.value)
+
+
+@dataclass
+class Cloud:
+    """Takes what is in `taken`; `file` is what is read."""
+
+    file: str = "wrong"
+    taken: tuple[str, ...] = ("right",)
+    now: float = 1000.0
+    shown: list[str] = field(default_factory=list)
+    error: Exception | None = None
+
+    async def read(self) -> str:
+        return self.file
+
+    async def ask(self, credentials: str) -> str:
+        self.shown.append(credentials)
+        await asyncio.sleep(0)
+        if self.error:
+            raise self.error
+        if credentials not in self.taken:
+            raise Unauthenticated("GetThing: 401")
+        return "answer"
+
+    def account(self) -> Credentials[str]:
+        made = Credentials(self.read, "[Global] token", "place", STEADY)
+        made._pause._clock = lambda: self.now
+        return made
+
+
+async def test_of_many_calls_one_shows_what_is_refused_and_all_hear_since_when() -> None:
+    account = (cloud := Cloud()).account()
+    errors = await asyncio.gather(
+        *(account.use(cloud.ask) for _ in range(9)), return_exceptions=True
+    )
+    assert cloud.shown == ["wrong"]
+    (text,) = {str(error) for error in errors}
+    assert re.fullmatch(
+        r"GetThing: 401 \(refused since \S+Z; correct \[Global\] token, or allow it in the cloud\)",
+        text,
+    )
+    assert {error.source for error in errors if isinstance(error, Unauthenticated)} == {"place"}
+
+
+async def test_what_changed_is_shown_at_once_and_another_refusal_begins_anew() -> None:
+    account = (cloud := Cloud()).account()
+    for cloud.file in ("wrong", "wrong", "other", "other", "right", "right"):
+        try:
+            await account.use(cloud.ask)
+        except Unauthenticated:
+            cloud.now += 1
+    assert cloud.shown == ["wrong", "other", "right", "right"]
+
+
+async def test_pauses_grow_and_end_with_the_first_success() -> None:
+    account = (cloud := Cloud()).account()
+    tried = list[float]()
+    for cloud.now in range(60):
+        with pytest.raises(Unauthenticated):
+            await account.use(cloud.ask)
+        tried += [cloud.now] * (len(cloud.shown) - len(tried))
+    assert tried == [0, 5, 15, 35, 55]
+    cloud.taken, cloud.now = ("wrong",), 75
+    assert await account.use(cloud.ask) == "answer"
+    cloud.taken = ()
+    for cloud.now in (76, 77):
+        with pytest.raises(Unauthenticated):
+            await account.use(cloud.ask)
+    assert len(cloud.shown) == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "is_over"), [(Denied("403"), True), (CloudError("no answer"), False)]
+)
+async def test_what_else_a_cloud_answers_says_whether_it_took_them(
+    error: Exception, is_over: bool
+) -> None:
+    account = (cloud := Cloud()).account()
+    for cloud.now, cloud.error in ((0, None), (5, error), (6, error)):
+        with pytest.raises(CloudError):
+            await account.use(cloud.ask)
+    assert len(cloud.shown) == 2 + is_over
+
+
+async def test_a_call_that_met_an_exchange_is_made_again_with_the_new_ones() -> None:
+    account = (cloud := Cloud(file="right")).account()
+    await account.use(cloud.ask)
+    cloud.taken = ("new",)
+
+    async def exchanged_meanwhile(credentials: str) -> str:
+        cloud.file = "new"
+        return await cloud.ask(credentials)
+
+    assert await account.use(exchanged_meanwhile) == "answer"
+    assert cloud.shown == ["right", "right", "new"]
+
+
+async def test_a_first_call_that_hangs_lets_the_others_go_when_it_ends() -> None:
+    account = (cloud := Cloud(error=CloudError("no answer"))).account()
+    errors = await asyncio.gather(
+        *(account.use(cloud.ask) for _ in range(3)), return_exceptions=True
+    )
+    assert len(cloud.shown) == len(errors) == 3
+
+
+def test_of_several_threads_one_tries_again() -> None:
+    pause = RefusalPause[str]("key", STEADY, clock=lambda: now)
+    now = 0.0
+    pause.refused("wrong", Unauthenticated("401"))
+    now = 5.0
+    pause.check("wrong")
+    with pytest.raises(Unauthenticated, match="refused since"):
+        pause.check("wrong")
