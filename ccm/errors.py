@@ -34,6 +34,10 @@ class ConfigurationFault(Exception):
         self.field, self.problem, self.remedy = field, problem, remedy
 
 
+class NoCredentials(ConfigurationFault):
+    """The plugin that gives credentials failed, which may pass: wait, and try again."""
+
+
 class ConfigurationFaults(Exception):
     """All faults of a configuration together, so that an operator fixes them in one go."""
 

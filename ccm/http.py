@@ -5,6 +5,7 @@ does (docs/performance.md). `httptools` parses, `ccm/tls.py` connects.
 """
 
 import asyncio
+import logging
 import math
 import re
 import time
@@ -20,6 +21,8 @@ import httptools
 
 from ccm.redaction import register_secrets
 from ccm.tls import Connector, Server, SocketFactory, TlsProtocol
+
+log = logging.getLogger(__name__)
 
 IDLE_TIMEOUT = 30.0  # seconds an idle connection is kept; servers close theirs later
 CONNECTING_AT_ONCE = 8  # connections; more would share the same processors' time
@@ -239,6 +242,7 @@ class HttpClient:
         self._authority, self._base_path = url.netloc, url.path
         if url.scheme == "unix":
             self._authority, self._base_path = "localhost", ""
+        self._socket_factory = socket_factory
         self._connector = Connector(server, socket_factory)
         self._proxy_headers: list[str] = []
         if proxy := self._connector.by_proxy:
@@ -296,6 +300,22 @@ class HttpClient:
     async def connect(self) -> None:
         """Open a connection for a request that is about to come."""
         self._release(await self._one_of_few())
+
+    def authenticate_again(self, server: Server) -> None:
+        """Show the client certificate that is in the server's files now, if there is one.
+
+        `server` is the same one. Without usable files, all stays as it is.
+        """
+        if not server.cert_file:
+            return
+        try:
+            self._connector = Connector(server, self._socket_factory)
+        except OSError as error:
+            log.warning("client certificate not read again", extra={"error": str(error)})
+            return
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.abort()
 
     async def close(self) -> None:
         """Abort all connections, and open no more; returns when they are closed."""

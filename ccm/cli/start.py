@@ -18,7 +18,7 @@ import click
 from ccm import __version__
 from ccm.cli.reporting import example, fail, say
 from ccm.decide.backoff import Backoff
-from ccm.errors import AccessRefused, ExitCode
+from ccm.errors import AccessRefused, ExitCode, NoCredentials
 from ccm.settings import (
     KNOWN_FEATURE_GATES,
     CommandLine,
@@ -189,7 +189,7 @@ async def _supervise_when_admitted(
         for failures in count(1):
             try:
                 return await _supervise(line, settings, paths, starter, wait)
-            except AccessRefused as error:
+            except (AccessRefused, NoCredentials) as error:
                 pause = ACCESS_BACKOFF.delay(failures, random.random())
                 await wait.show(str(error), pause + ATTEMPT_TIMEOUT)
                 await asyncio.sleep(pause)

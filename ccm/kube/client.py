@@ -51,12 +51,21 @@ async def no_token() -> str:
     return ""
 
 
+async def keep_credentials() -> None:
+    """For credentials that are not read from anywhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestConfig:
-    """The API server, and who we are to it."""
+    """The API server, and who we are to it.
+
+    `renew` is called when the API server refuses the credentials (401): it reads them again, and
+    returns the server with the files of now, if that is known.
+    """
 
     server: Server
     bearer: TokenFunc = no_token
+    renew: Callable[[], Awaitable[Server | None]] = keep_credentials
 
 
 class WorkerToken:
@@ -235,6 +244,7 @@ class Kube:
             error = _failure(answer)
             if error.status == 401:
                 self.on_unauthorized()
+                self._http.authenticate_again(await self.config.renew() or self.config.server)
             if error.status != 429 or attempt == self._max_attempts:
                 raise error
             wait = min(error.retry_after or 1.0, self._longest_pause) * random.uniform(1.0, 1.2)

@@ -5,8 +5,9 @@ import os
 import re
 import time
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ccm.tls import Server
 log = logging.getLogger(__name__)
 
 REREAD_INTERVAL = 60.0  # seconds, as upstream reads a token file again
+RENEW_INTERVAL = 5.0  # seconds between two reads of credentials that are refused
 POD_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _DEFAULT = Path("~/.kube/config")
 
@@ -44,6 +46,40 @@ async def load(
     `--master` overrides the address of any of them.
     """
     check_environment()
+    credentials = _Credentials(partial(_read, kubeconfig, master, reread_interval))
+    access = await credentials.read()
+    return replace(access, bearer=credentials.bearer, renew=credentials.renew)
+
+
+class _Credentials:
+    """What a source says of us, all of which is read again when the API server refuses it."""
+
+    def __init__(self, read: Callable[[], Awaitable[RestConfig]]) -> None:
+        self._read = read
+        self._access = RestConfig(Server(""))
+        self._due = 0.0
+
+    async def read(self) -> RestConfig:
+        """Raises `ConfigurationFault`."""
+        self._access = await self._read()
+        return self._access
+
+    async def bearer(self) -> str:
+        return await self._access.bearer()
+
+    async def renew(self) -> Server:
+        """Read again, unless that was a moment ago; without success all stays as it was."""
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + RENEW_INTERVAL
+            try:
+                await self.read()
+                log.info("credentials refused and read again")
+            except ConfigurationFault as fault:
+                log.warning("credentials not read again", extra={"why": str(fault)})
+        return self._access.server
+
+
+async def _read(kubeconfig: str, master: str, reread_interval: float) -> RestConfig:
     if kubeconfig:
         access = await _load_file(Path(kubeconfig), reread_interval)
     elif os.environ.get("KUBERNETES_SERVICE_HOST"):
@@ -91,7 +127,7 @@ async def _load_file(path: Path, reread_interval: float) -> RestConfig:
     if access is None:
         from ccm.kube import package_config  # loaded for what needs it
 
-        access = await package_config.load_file(path, reread_interval)
+        access = await package_config.load_file(path, reread_interval, "exec" in user)
     return replace(access, server=replace(access.server, proxy=_proxy_url(path, cluster)))
 
 
@@ -142,7 +178,7 @@ def _read_plain(
 
 
 def _bearer(user: Mapping[str, str], file: Path | None, reread_interval: float) -> TokenFunc:
-    if file and "token" not in user:
+    if file:
         return _TokenFile(file, reread_interval).bearer
 
     async def bearer() -> str:
@@ -154,7 +190,8 @@ def _bearer(user: Mapping[str, str], file: Path | None, reread_interval: float) 
 def _named(document: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
     """The entry of this name in a list such as `clusters`, where it is below `cluster`."""
     found = [one for one in objects(document.get(kind)) if one.get("name") == name]
-    return mapping(found[0].get(kind.removesuffix("s"))) if found else {}
+    entry = mapping(found[0].get(kind.removesuffix("s"))) if found else {}
+    return {key: value for key, value in entry.items() if value is not None}
 
 
 def _is_plain(entry: Mapping[str, Any], known: Mapping[str, type]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import load_kube_config
 
-from ccm.errors import ConfigurationFault
+from ccm.errors import ConfigurationFault, NoCredentials
 from ccm.kube.client import RestConfig
 from ccm.tls import Server
 
@@ -21,8 +21,11 @@ log = logging.getLogger(__name__)
 Load = Callable[[Configuration], Awaitable[None]]
 
 
-async def load_file(path: Path, reread_interval: float) -> RestConfig:
-    """What a kubeconfig says; raises `ConfigurationFault` when that is of no use."""
+async def load_file(path: Path, reread_interval: float, has_plugin: bool) -> RestConfig:
+    """What a kubeconfig says; raises `ConfigurationFault` when that is of no use.
+
+    Without a word of the package, a plugin that fails would leave us anonymous: `NoCredentials`.
+    """
     configuration = Configuration()
     try:
         loader = await load_kube_config(str(path), client_configuration=configuration)
@@ -33,6 +36,12 @@ async def load_file(path: Path, reread_interval: float) -> RestConfig:
         ) from error
     if configuration.api_key.get("BearerToken", "").startswith("Basic "):
         raise _unusable(path, "username and password", "give the user a token or a certificate")
+    if has_plugin and not (configuration.api_key or configuration.cert_file):
+        raise NoCredentials(
+            "--kubeconfig",
+            f"the credential plugin in {path} gives no credentials",
+            "run it by hand; what it says is in the log",
+        )
     configuration.refresh_api_key_hook = _renewal(loader.load_and_set, reread_interval)
     return RestConfig(_server(configuration), partial(_bearer, configuration))
 

@@ -26,7 +26,9 @@ from ccm.kube.lease import LeaseClient
 
 log = logging.getLogger(__name__)
 
-HEALTH_TOLERANCE = 20.0  # seconds beyond the lease's end until a leader is unhealthy, as upstream
+HEALTH_TOLERANCE = (
+    20.0  # seconds beyond a lease duration until an election is unhealthy, as upstream
+)
 READS_PER_RETRY_PERIOD = 4  # of a replica that has nothing to renew
 EVENT_TIMEOUT = 1.0  # seconds that a stop waits for its Event to be sent
 READINESS_INTERVAL = 0.02  # seconds between two looks at our workers, while a free Lease waits
@@ -47,7 +49,7 @@ class LeaderElectionConfig:
 
     @property
     def request_timeout(self) -> float:
-        """The longest that one request for the Lease may take."""
+        """The longest that one request for the Lease may take, while answers come in time."""
         return max(self.renew_deadline / 2, 1.0)
 
     @property
@@ -84,10 +86,9 @@ class Interruption:
 class LeaderElector:
     """Runs the election; calls `on_permit` with the time until which we may act when it changes.
 
-    A replica that led never leads after another one: when leadership is lost, also to one that
-    took the Lease while ours was interrupted, `run` returns and the process should end. One that
-    the API server refuses access stops acting, and leads again once that is over. One whose
-    workers are not up leaves a free Lease to others for one lease duration.
+    One that cannot renew the Lease stops acting, and leads again once it can. A replica that led
+    never leads after another one: when another took the Lease, `run` returns and the process
+    should end. One whose workers are not up leaves a free Lease to others for one lease duration.
     """
 
     def __init__(
@@ -103,7 +104,9 @@ class LeaderElector:
         self._observed: ObservedRecord | None = None
         self._left_since: float | None = None  # from when on we left a free Lease to others
         self._until = 0.0
+        self._lapse: asyncio.TimerHandle | None = None
         self._has_led = self._is_over = self._was_taken = False
+        self._is_slow = self._has_failed = False  # the last attempt
         self._schedule = OfferSchedule(config.offer_after, config.offer_after)
         self._interruption: Interruption | None = None
         self._requests = asyncio.Lock()  # held during one attempt
@@ -126,22 +129,17 @@ class LeaderElector:
         return self._clock() < self._until
 
     def is_overdue(self) -> bool:
-        """Whether we led, should long have noticed that it is over, and did not (as upstream)."""
-        renewed_at = self._until - self._config.renew_deadline
+        """Whether an attempt should long have ended, and did not."""
         limit = self._config.lease_duration + HEALTH_TOLERANCE
-        return self._has_led and self._clock() - renewed_at > limit
+        return self._observed is not None and self._clock() - self.checked_at > limit
 
     async def run(self) -> None:
         """Return when leadership is lost, or when `release` was called."""
-        while not self._is_over and not self._is_lost():
+        while not self._is_over and not self._was_taken:
             await self._attempt()
-            if self._has_led and not self.is_leading() and self.refusal:
-                self._suspend()
         if not self._is_over:
-            deadline = self._config.renew_deadline
-            late = f"not renewed for {deadline:g} s; last: {self.last_decision}"
-            why = late if self._until else self.last_decision
-            log.error("leadership lost", extra={"lease": self._lease.name, "why": why})
+            extra = {"lease": self._lease.name, "why": self.last_decision}
+            log.error("leadership lost", extra=extra)
             self._stop_leading()
 
     async def release(self) -> None:
@@ -156,23 +154,23 @@ class LeaderElector:
         if self._events:
             await asyncio.wait(self._events, timeout=EVENT_TIMEOUT)
 
-    def _is_lost(self) -> bool:
-        return self._was_taken or (self._has_led and not self.is_leading())
-
     async def _attempt(self) -> None:
         """Try to acquire or renew the Lease once, then offer it or wait for the next attempt."""
-        before, is_renewed = self.last_decision, False
+        before, began, is_renewed = self.last_decision, self._clock(), False
         async with self._requests:
             if self._is_over:
                 return
             try:
                 self.last_decision = await self._try_acquire_or_renew()
-                is_renewed, self.refusal = self.is_leading(), ""
+                is_renewed = self.is_leading()
+                self.refusal, self._has_failed = "", False
             except (KubernetesError, Unreachable) as error:
                 self.last_decision = f"could not reach the lease: {error}"
                 is_denied = isinstance(error, KubernetesError) and error.is_denial
                 self.refusal = str(error) if is_denied else ""
+                self._has_failed = True
         self.checked_at = self._clock()
+        self._is_slow = self.checked_at - began >= self._config.request_timeout
         if self.last_decision != before:
             extra = {"lease": self._lease.name, "decision": self.last_decision}
             log.info("leader election", extra=extra)
@@ -219,10 +217,15 @@ class LeaderElector:
                 ends_at = self._clock() + OFFERED_PERIODS * self._config.retry_period
                 self._interruption = replace(interruption, ends_at=ends_at)
 
-    def _suspend(self) -> None:
-        """Our permission ended while access is refused, which may pass without us."""
-        log.error("leadership suspended", extra={"lease": self._lease.name, "why": self.refusal})
-        self._interrupt(self.refusal)
+    def _suspend_when_due(self) -> None:
+        """Stop when the permission ends, while a renewal may be under way: its success proves that
+        nobody led meanwhile."""
+        if (left := self._until - self._clock()) > 0:
+            self._lapse = asyncio.get_running_loop().call_later(left, self._suspend_when_due)
+            return
+        why = f"not renewed for {self._config.renew_deadline:g} s; last: {self.last_decision}"
+        log.error("leadership suspended", extra={"lease": self._lease.name, "why": why})
+        self._interrupt(why)
 
     def _interrupt(self, why: str) -> Interruption:
         assert self._observed
@@ -242,24 +245,25 @@ class LeaderElector:
         return True
 
     def _pause(self, is_renewed: bool) -> float:
-        """A renewed Lease has time, and so has who is refused, unless the permission ends.
+        """A renewed Lease has time unless answers are slow, and so has who is refused for long.
 
         Otherwise a read is cheap, and what we wait for is urgent.
         """
-        retry, may_wait = self._config.retry_period, self.refusal and not self._has_led
-        pause = retry if is_renewed or may_wait else retry / READS_PER_RETRY_PERIOD
+        retry = self._config.retry_period
+        may_wait = not self._is_slow if is_renewed else self.refusal and not self._has_led
+        pause = retry if may_wait else retry / READS_PER_RETRY_PERIOD
         return min(pause, max(self._until - self._clock(), 0.0)) if self._has_led else pause
 
     async def _try_acquire_or_renew(self) -> str:
         # The holder writes without reading first: a conflict tells when somebody wrote meanwhile.
-        if not self.is_leading() or self._observed is None:
+        # After a failure that may be ourselves, with a write that was never answered.
+        if not self.is_leading() or self._observed is None or self._has_failed:
             await self._observe()
         try:
             return await self._act()
         except KubernetesError as error:
             if error.status not in CONFLICT_STATUSES:
                 raise
-        # Perhaps that was ourselves, with a write that went through and was never answered.
         self.slow_paths += 1
         await self._observe()
         return await self._act()
@@ -287,7 +291,7 @@ class LeaderElector:
                 self._on_renewed(await self._lease.update(self._timeout()), now)
                 return "holds the lease"
             case StandBy(holder, _):
-                self._left_since = None
+                self._left_since, self._was_taken = None, self._has_led
                 self._permit(0.0)
                 return f"stands by; {holder} leads"
 
@@ -311,9 +315,8 @@ class LeaderElector:
         return record.holder not in ("", self.identity) or taken not in (0, int(is_ours))
 
     def _timeout(self) -> float:
-        """A leader needs no answer that comes after its permission has ended."""
-        left = self._until - self._clock()
-        return min(self._config.request_timeout, left) if left > 0 else self._config.request_timeout
+        """Time for another try, unless answers are slow: then as long as one is of use."""
+        return self._config.renew_deadline if self._is_slow else self._config.request_timeout
 
     async def _release(self) -> None:
         timeout = self._config.request_timeout
@@ -329,8 +332,12 @@ class LeaderElector:
         self._observed = ObservedRecord(record, sent_at)
         if self._is_over:
             return  # it is released at once
+        until = permit_until(sent_at, self._config.renew_deadline)
+        if until <= self._clock():
+            return  # too late to be of use
         self._interruption = None
-        self._permit(permit_until(sent_at, self._config.renew_deadline))
+        self._permit(until)
+        self._suspend_when_due()
         if not self._has_led:
             self._has_led = True
             log.info("became leader", extra={"lease": self._lease.name, "identity": self.identity})
@@ -343,6 +350,9 @@ class LeaderElector:
             self._record_event("stopped leading")
 
     def _permit(self, until: float) -> None:
+        if self._lapse:
+            self._lapse.cancel()
+            self._lapse = None
         if until or self._until:
             self._until = until
             self._on_permit(until)

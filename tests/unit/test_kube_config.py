@@ -36,6 +36,14 @@ async def test_a_token_and_the_name_in_the_servers_certificate(tmp_path: Path) -
     assert await access.bearer() == "secret"
 
 
+async def test_a_token_file_counts_before_a_token_and_null_is_not_there(tmp_path: Path) -> None:
+    """KC3, as the reference of a kubeconfig."""
+    (tmp_path / "fresh").write_text("fresh")
+    user = {"token": "stale", "tokenFile": "fresh", "client-key": None}
+    access = await load(written(tmp_path, {"proxy-url": None}, user))
+    assert await access.bearer() == "fresh"
+
+
 async def test_certificates_are_files(tmp_path: Path) -> None:
     for name in ("ca", "us.crt", "us.key"):
         (tmp_path / name).touch()

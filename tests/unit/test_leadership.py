@@ -143,7 +143,9 @@ async def test_a_migrated_controller_acts_only_as_long_as_both_leases_are_renewe
     await asyncio.sleep(5.1)
     assert not w.may("service")
     assert w.may("route")
-    await asyncio.wait_for(w.elections["leader migration"], 1.0)
+    w.to_second.normally = Request()
+    await asyncio.sleep(12.0)
+    assert w.may("service")
 
 
 async def test_without_the_main_lease_nothing_acts() -> None:
@@ -153,7 +155,9 @@ async def test_without_the_main_lease_nothing_acts() -> None:
     w.to_main.normally = Request(Fate.LOST)
     await asyncio.sleep(10.1)
     assert w.acting() == set()
-    await asyncio.wait_for(w.elections["leadership"], 1.0)
+    w.to_main.normally = Request()
+    await asyncio.sleep(12.0)
+    assert w.acting()
 
 
 async def test_a_node_worker_does_what_stays_and_later_what_migrates() -> None:

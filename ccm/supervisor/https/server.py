@@ -143,7 +143,7 @@ async def load_review_access(settings: Settings, purpose: str) -> RestConfig:
     try:
         return await config.load(*flags)
     except ConfigurationFault as fault:
-        raise ConfigurationFault(f"--{purpose}-kubeconfig", fault.problem, fault.remedy) from fault
+        raise type(fault)(f"--{purpose}-kubeconfig", fault.problem, fault.remedy) from fault
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

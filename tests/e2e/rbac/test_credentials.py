@@ -1,14 +1,19 @@
 """Credentials of a kubeconfig that change while we run are used without a restart."""
 
 import json
+import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
+from ccm.errors import KubernetesError, NoCredentials
 from ccm.kube import config
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
-from tests.unit.api_server import json_answer, serving
+from tests.support.pki import Authority
+from tests.unit.api_server import failure, json_answer, serving
 
 PLUGIN = """#!/bin/sh
 read -r token < "{tokens}" || exit 1
@@ -27,6 +32,7 @@ class Host:
         self.tokens = directory / "tokens"
         self._plugin, self._kubeconfig = directory / "plugin", directory / "kubeconfig"
         self._user: Json = {}
+        self._cluster: dict[str, str] = {"server": "http://127.0.0.1:9"}
 
     def with_file(self, token: str) -> None:
         self.tokens.write_text(token)
@@ -39,15 +45,32 @@ class Host:
         api = "client.authentication.k8s.io/v1"
         self._user = {"exec": {"apiVersion": api, "command": str(self._plugin)}}
 
-    async def connect(self, url: str) -> Kube:
+    def with_token(self, token: str) -> None:
+        self._user = {"token": token}
+        self.write()
+
+    def with_certificate(self, ca: Authority, name: str) -> None:
+        """The same files as before, for another name."""
+        cert, key = ca.client(name).write(self._kubeconfig.parent, "us")
+        self._user = {"client-certificate": str(cert), "client-key": str(key)}
+
+    def break_plugin(self) -> None:
+        self._plugin.write_text("#!/bin/sh\nexit 1\n")
+
+    def write(self, url: str = "", ca_file: str = "") -> None:
+        self._cluster = {"server": url, "certificate-authority": ca_file} if url else self._cluster
+        cluster = {name: value for name, value in self._cluster.items() if value}
         body = {
             "current-context": "here",
-            "clusters": [{"name": "here", "cluster": {"server": url}}],
+            "clusters": [{"name": "here", "cluster": cluster}],
             "users": [{"name": "us", "user": self._user}],
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "us"}}],
         }
         self._kubeconfig.write_text(json.dumps(body))
-        return Kube(await config.load(str(self._kubeconfig), reread_interval=0.0), "us")
+
+    async def connect(self, url: str, ca_file: str = "", reread_interval: float = 0.0) -> Kube:
+        self.write(url, ca_file)
+        return Kube(await config.load(str(self._kubeconfig), "", reread_interval), "us")
 
 
 @pytest.fixture
@@ -108,3 +131,74 @@ async def test_the_token_of_a_pod_is_read_again_and_may_be_gone_for_a_moment(
         assert await access.bearer() == "one"
     token.write_text("two")
     assert await access.bearer() == "two"
+
+
+EXPIRY = "2120-01-01T00:00:00Z"
+
+
+async def only_two(request: web.Request) -> web.StreamResponse:
+    """Takes the token or the certificate of `two` alone."""
+    names = (request.get_extra_info("peercert") or {}).get("subject", ())
+    is_two = "two" in request.headers.get("Authorization", "") or (
+        (("commonName", "two"),) in names
+    )
+    return await (json_answer({}) if is_two else failure(401, "Unauthorized"))(request)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            lambda host, _: host.with_file("one"), lambda host, _: host.with_file("two"), id="file"
+        ),
+        pytest.param(
+            lambda host, _: host.with_token("one"),
+            lambda host, _: host.with_token("two"),
+            id="kubeconfig",
+        ),
+        pytest.param(
+            lambda host, _: host.with_plugin("one", "two", expiry=EXPIRY),
+            lambda host, _: None,
+            id="plugin",
+        ),
+        pytest.param(
+            lambda host, ca: host.with_certificate(ca, "one"),
+            lambda host, ca: host.with_certificate(ca, "two"),
+            id="certificate",
+        ),
+    ],
+)
+async def test_credentials_that_are_refused_are_read_again(
+    host: Host,
+    tmp_path: Path,
+    before: Callable[[Host, Authority], None],
+    after: Callable[[Host, Authority], None],
+) -> None:
+    """KC2: the successor is there already."""
+    ca = Authority("ca")
+    (ca_file := tmp_path / "ca.pem").write_bytes(ca.pem)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(ca_file))
+    tls.load_cert_chain(*ca.server("localhost").write(tmp_path, "server"))
+    tls.verify_mode = ssl.CERT_OPTIONAL
+    async with serving(only_two, tls=tls) as (server, _):
+        before(host, ca)
+        kube = await host.connect(server.url, str(ca_file), reread_interval=3600.0)
+        after(host, ca)
+        with pytest.raises(KubernetesError):
+            await kube.get("/api")
+        assert await kube.get("/api") == {}
+        await kube.close()
+
+
+async def test_a_plugin_that_fails_makes_nobody_anonymous(host: Host) -> None:
+    host.with_plugin("one", expiry=EXPIRY)
+    async with serving(failure(401, "Unauthorized")) as (server, _):
+        kube = await host.connect(server.url)
+        host.break_plugin()
+        for _ in range(2):
+            with pytest.raises(KubernetesError):
+                await kube.get("/api")
+        await kube.close()
+        assert {request.headers["Authorization"] for request in server.requests} == {"Bearer one"}
+        with pytest.raises(NoCredentials, match="credential plugin"):
+            await host.connect(server.url)
