@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
@@ -46,10 +46,6 @@ class Describer(Protocol[ObjectT_contra, AnswerT_co]):
     def describe(
         self, objects: Sequence[ObjectT_contra], /
     ) -> Mapping[str, AnswerT_co] | Awaitable[Mapping[str, AnswerT_co]]: ...
-
-
-Read = Callable[[Sequence[ObjectT]], Mapping[str, AnswerT] | Awaitable[Mapping[str, AnswerT]]]
-"""A method of a provider that answers for many objects."""
 
 
 class BatchReader(Generic[ObjectT, AnswerT]):
@@ -126,19 +122,15 @@ class BatchReader(Generic[ObjectT, AnswerT]):
                 read.cancel()
 
     async def describe(
-        self,
-        batch: Sequence[ObjectT],
-        priority: Priority,
-        read: Read[ObjectT, AnswerT] | None = None,
+        self, batch: Sequence[ObjectT], priority: Priority
     ) -> dict[str, AnswerT | Unknown] | None:
         """One answer for each object of `batch`, by name, whatever the provider does.
 
-        `read` is asked instead of the provider's `describe`. None when the cloud throttles; raises
-        `NotLeading` when this process does not lead.
+        None when the cloud throttles; raises `NotLeading` when this process does not lead.
         """
         if not batch:
             return {}
-        read = read or self._part.describe
+        read = self._part.describe
         try:
             with self._executor.journaled([obj.name for obj in batch]), with_priority(priority):
                 answers = await invoke(read, batch)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ccm.bus.frames import Message
-from ccm.cloud.interface import CloudProvider, ReadsProviderIds
+from ccm.cloud.interface import CloudProvider
 from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
 from ccm.kube.events import EventRecorder, ObjectRef
@@ -53,7 +53,7 @@ class ControllerContext:
     def machine_holders(self) -> MachineHolders:
         """None yet; machines are told apart as the provider reads provider IDs."""
         part = self.provider.instances
-        return MachineHolders(part.machine_of if isinstance(part, ReadsProviderIds) else str)
+        return MachineHolders(part.machine_of if part else str)
 
 
 class NotNeeded(Exception):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -207,16 +207,22 @@ class MachineHolders:
         oldest = min(nodes, key=nodes.__getitem__, default=name)
         return "" if oldest == name else oldest
 
-    def older_on(self, provider_id: str, node: Node) -> str:
-        """The older Node that has the machine of a provider ID which `node` is about to get."""
-        nodes = self._nodes.get(self._machine(provider_id), {})
-        older = {name: age for name, age in nodes.items() if age < node.age_order}
-        older.pop(node.name, None)
+    def older_on(self, provider_ids: Iterable[str], node: Node) -> str:
+        """The older Node that has the machine which `node` is about to get.
+
+        `provider_ids` are all by which the machine can be named.
+        """
+        older = {
+            name: age
+            for machine in map(self._machine, provider_ids)
+            for name, age in self._nodes.get(machine, {}).items()
+            if age < node.age_order and name != node.name
+        }
         return min(older, key=older.__getitem__, default="")
 
     def _machine(self, provider_id: str) -> str:
         try:
-            return self._machine_of(provider_id)
+            return self._machine_of(provider_id) or provider_id
         except Exception:  # a provider's code, about whatever a kubelet wrote
             log.exception("provider ID not understood", extra={"provider_id": provider_id})
             return provider_id

@@ -11,18 +11,16 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
 from itertools import count
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from ccm import metrics
-from ccm.background import start_task
 from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest, Message
-from ccm.cloud.interface import Gate
 from ccm.counters import Counters
 from ccm.decide.budget import GRANT_TIMEOUT, GRANT_WAIT, Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
@@ -32,11 +30,9 @@ from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Thro
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-A = TypeVar("A")
 P = ParamSpec("P")
 
 THROTTLED_RETRY = 1.0  # seconds until a throttled reconcile is tried again
-LINGER = 0.02  # seconds for which a read waits for others to share it, where there are any
 SEND_RETRY = 0.05  # seconds until a request that the supervisor did not take is sent again
 MOST_REMAINING = 1 << 31  # calls; whatever a cloud says, a message has to hold it
 METHOD_TIMEOUT = 300.0  # seconds that a provider's method may take, with all its calls and grants
@@ -57,6 +53,11 @@ def with_priority(priority: Priority, owner: str = "") -> Iterator[None]:
     finally:
         _priority.reset(tokens[0])
         _owner.reset(tokens[1])
+
+
+def current_priority() -> Priority:
+    """That of the requests which the provider makes here."""
+    return _priority.get()
 
 
 @contextmanager
@@ -298,109 +299,6 @@ class WorkerGate:
             self.calls[(operation, result)] += 1
             seconds = time.monotonic() - began
             self.counters.observe(metrics.CLOUD_CALL_SECONDS, operation, result, seconds=seconds)
-
-
-class SharedReads:
-    """Blocking reads through a gate, where those who ask for the same one share the call.
-
-    Whoever asks while such a call waits to leave gets its answer, which is as new as one of their
-    own. It waits for its grant, and before that, when others read as well, for `LINGER`. It is made
-    for the cluster, not for the owner who asked first: so nobody waits behind all else that this
-    one wants. The answer is everybody's: nobody may change it.
-    """
-
-    def __init__(self, gate: Gate) -> None:
-        self._gate, self._lock = gate, threading.Lock()
-        self._waiting: dict[tuple[Priority, str], Future[Any]] = {}
-        self._readers = 0
-
-    def call_blocking(self, key: str, operation: str, budget: str, function: Callable[[], T]) -> T:
-        """As the gate's; calls of the same `key` and priority are the same."""
-        known, answer = (_priority.get(), key), Future[T]()
-        with self._lock:
-            self._readers += 1
-            is_alone = self._readers == 1
-            shared = self._waiting.setdefault(known, answer)
-        try:
-            if shared is answer:
-                self._read(known, answer, operation, budget, function, 0 if is_alone else LINGER)
-            return cast(T, shared.result())
-        finally:
-            with self._lock:
-                self._readers -= 1
-
-    def _read(
-        self,
-        known: tuple[Priority, str],
-        answer: Future[T],
-        operation: str,
-        budget: str,
-        function: Callable[[], T],
-        linger: float,
-    ) -> None:
-        def leave() -> T:
-            with self._lock:
-                del self._waiting[known]
-            return function()
-
-        try:
-            time.sleep(linger)
-            with with_priority(known[0]):
-                result = self._gate.call_blocking(operation, budget, leave, is_write=False)
-                answer.set_result(result)
-        except BaseException as error:  # around one callback: whoever shares the call has to know
-            with self._lock:
-                if self._waiting.get(known) is answer:  # it never left
-                    del self._waiting[known]
-            answer.set_exception(error)
-            raise
-
-
-class BatchedReads(Generic[A]):
-    """One call for all who ask while the one before is under way: N at once cost ⌈N / size⌉ calls.
-
-    `read` makes one call for at most `size` names. Whoever asks gets the answer to the whole call,
-    which is everybody's and never older than the question. Calls of different priorities do not
-    wait for each other; they are made for the cluster, not for the owner who asked first.
-    """
-
-    def __init__(self, size: int, read: Callable[[Sequence[str]], Awaitable[A]]) -> None:
-        self._size, self._read = size, read
-        self._waiting: dict[Priority, dict[str, asyncio.Future[A]]] = {}
-        self._calling: set[asyncio.Task[None]] = set()
-
-    async def __call__(self, name: str) -> A:
-        """The answer to a call that has this name in it, or what it raises."""
-        priority = _priority.get()
-        if priority not in self._waiting:
-            self._waiting[priority] = {}
-            self._calling.add(start_task(self._call(priority), self._calling.discard))
-        answered = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._waiting[priority].setdefault(name, answered))
-
-    async def _call(self, priority: Priority) -> None:
-        """Call after call, until nobody waits."""
-        waiting = self._waiting[priority]
-        try:
-            with with_priority(priority):
-                while names := list(waiting)[: self._size]:
-                    await self._answer({name: waiting.pop(name) for name in names})
-        finally:
-            del self._waiting[priority]
-            for answered in waiting.values():  # this process ends
-                answered.cancel()
-
-    async def _answer(self, asked: dict[str, asyncio.Future[A]]) -> None:
-        try:
-            answer = await self._read(list(asked))
-        except BaseException as error:  # around one callback: all who share the call have to know
-            for answered in asked.values():
-                answered.set_exception(error)
-            if isinstance(error, asyncio.CancelledError):
-                raise
-        else:
-            for answered in asked.values():
-                answered.set_result(answer)
 
 
 def _result(error: BaseException) -> str:

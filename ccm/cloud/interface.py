@@ -97,23 +97,19 @@ class Instances(Protocol):
         """Answer for each Node by name; existence, metadata and power state in one read.
 
         A Node is looked up by `provider_id`, or by name while it has none. `Gone` is the cloud's
-        positive word; whatever is not positively known is `Unknown`, and a Node left out of the
-        result counts as `Unknown`. Raises `CloudError` when nothing at all could be read.
+        positive word: about a provider ID it takes two kinds of read, such as a list and a request
+        for the machine alone, so that one read's fault deletes no Node. Whatever is not positively
+        known is `Unknown`, and a Node left out of the result counts as `Unknown`. Raises
+        `CloudError` when nothing at all could be read. `MachineLookup` of `ccm.cloud.machines` does
+        this for clouds that list their machines.
         """
         ...
 
+    def machine_of(self, provider_id: str) -> str:
+        """The machine that a provider ID names: always the same text, however the ID is written.
 
-@runtime_checkable
-class ConfirmsGone(Protocol):
-    """What an `Instances` may have besides, so that one read's fault alone deletes no Node."""
-
-    def confirm_gone(
-        self, nodes: Sequence[Node]
-    ) -> Mapping[str, Answer] | Awaitable[Mapping[str, Answer]]:
-        """As `describe`, by another kind of read: a list or a filter instead of IDs, say.
-
-        It is asked about Nodes with a provider ID whose machines `describe` called `Gone`, one call
-        for `batch_size` of them.
+        Two Nodes with one machine are found by it. Empty when it names no machine. What only the
+        cloud knows of other ways to write it is in `Instance.aliases`.
         """
         ...
 
@@ -177,17 +173,6 @@ class BatchesReads(Protocol):
     """
 
     batch_size: int
-
-
-@runtime_checkable
-class ReadsProviderIds(Protocol):
-    """What an `Instances` has besides, where one machine's provider ID can be written in several
-    ways: two Nodes with one machine are found by what this says of their provider IDs.
-    """
-
-    def machine_of(self, provider_id: str) -> str:
-        """The machine that a provider ID names, always the same text; the ID itself if none."""
-        ...
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, PlaceAnswer, Unknown
-from ccm.model.objects import Node, mapping, text
+from ccm.model.objects import mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
 
 K = TypeVar("K")
@@ -29,31 +29,6 @@ class Lookup(Generic[R]):
     def read_values(self) -> R:
         """One call for all of the values, each once."""
         return self.read(list(dict.fromkeys(self.values.values())))
-
-
-class SharedRead(Generic[R]):
-    """A read that is made once for all who ask while the one before is under way.
-
-    So an answer is never older than the question. Whoever asks first gives it his priority, and
-    nobody may change the answer.
-    """
-
-    def __init__(self, read: Callable[[], Awaitable[R]]) -> None:
-        self._read = read
-        self._current: asyncio.Task[R] | None = None
-        self._next: asyncio.Task[R] | None = None
-
-    async def __call__(self) -> R:
-        """What the read says, or what it raises."""
-        if self._next is None:
-            self._next = asyncio.create_task(self._after(self._current))
-        return await asyncio.shield(self._next)
-
-    async def _after(self, before: asyncio.Task[R] | None) -> R:
-        if before:
-            await asyncio.wait([before])
-        self._current, self._next = self._next, None
-        return await self._read()
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -108,28 +83,6 @@ async def read_each(reads: Mapping[K, Awaitable[T]]) -> dict[K, T | CloudError]:
         for key, result in zip(reads, results, strict=True)
         if isinstance(result, CloudError) or not isinstance(result, BaseException)
     }
-
-
-async def describe_in_batches(
-    size: int,
-    nodes: Sequence[Node],
-    why_unknown: Callable[[Node], str],
-    describe: Callable[[Sequence[Node]], Awaitable[Mapping[str, Answer]]],
-) -> dict[str, Answer]:
-    """An answer for each Node; `why_unknown` says of some that nothing can be asked about them.
-
-    A batch that failed makes only its own Nodes `Unknown`; raises `CloudError` when all failed.
-    """
-    odd = {node.name: why for node in nodes if (why := why_unknown(node))}
-    answers: dict[str, Answer] = {name: Unknown(why) for name, why in odd.items()}
-    split = list(batches([node for node in nodes if node.name not in odd], size))
-    results = await read_each({at: describe(batch) for at, batch in enumerate(split)})
-    for at, result in results.items():
-        if isinstance(result, CloudError):
-            answers |= {node.name: Unknown(str(result)) for node in split[at]}
-        else:
-            answers |= result
-    return answers
 
 
 def volume_ids(

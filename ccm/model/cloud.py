@@ -41,7 +41,8 @@ class Instance:
 
     `provider_id` has the form `<scheme>://<id>` and never changes in the machine's life. Empty text
     means "the cloud does not say" and never overwrites what a Node already has. `labels` are extra
-    node labels; keys under kubernetes.io or k8s.io are ignored.
+    node labels; keys under kubernetes.io or k8s.io are ignored. `aliases` are other provider IDs
+    that name this very machine.
     """
 
     provider_id: str
@@ -51,6 +52,7 @@ class Instance:
     addresses: tuple[NodeAddress, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     power: PowerState = PowerState.RUNNING
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

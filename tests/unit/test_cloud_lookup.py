@@ -1,11 +1,10 @@
 """Many objects to a cloud call: each failed call is its own objects' failure and no other's."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-from ccm.cloud.lookup import Lookup, SharedRead, look_up, look_up_async, one_answer
+from ccm.cloud.lookup import Lookup, look_up, look_up_async, one_answer
 from ccm.errors import CloudError, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown
 
@@ -62,29 +61,3 @@ def test_of_several_records_those_count_that_exist() -> None:
     assert one_answer([gone], "are a") == gone
     assert one_answer([gone, one], "are a") == one
     assert one_answer([two, gone, one], "are a") == Unknown("2 are a: c://1, c://2")
-
-
-async def test_who_asks_while_a_read_is_under_way_shares_the_next() -> None:
-    begun, has_begun, may_end = 0, asyncio.Event(), asyncio.Event()
-
-    async def read() -> int:
-        nonlocal begun
-        begun += 1
-        number = begun
-        has_begun.set()
-        await may_end.wait()
-        if number == 2:
-            raise CloudError("broken")
-        return number
-
-    shared = SharedRead(read)
-    first = [asyncio.create_task(shared()) for _ in range(3)]
-    await has_begun.wait()
-    later = [asyncio.create_task(shared()) for _ in range(3)]
-    await asyncio.sleep(0)
-    later[0].cancel()
-    may_end.set()
-    assert await asyncio.gather(*first) == [1, 1, 1]
-    results = await asyncio.gather(*later, return_exceptions=True)
-    assert [type(one) for one in results] == [asyncio.CancelledError, CloudError, CloudError]
-    assert (await shared(), begun) == (3, 3)

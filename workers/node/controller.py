@@ -245,7 +245,8 @@ class NodeController:
 
     async def _write(self, node: Node, instance: Instance) -> Result:
         writer = NodeWriter(self._context, node)
-        if holder := self._holders.older_on(instance.provider_id, node):
+        machine = (instance.provider_id, *instance.aliases)
+        if holder := self._holders.older_on(machine, node):
             self._reader.forget(node.name)
             self._record(node, DUPLICATE, duplicate_message(holder))
             raise CloudError(duplicate_message(holder))

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 
 from ccm import metrics
 from ccm.bus.frames import ProposeDeletions
-from ccm.cloud.interface import ConfirmsGone, Instances
+from ccm.cloud.interface import Instances
 from ccm.cloud.lookup import batches
 from ccm.decide.budget import Priority
 from ccm.errors import NotLeading
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
-from workers.batch_reader import BatchReader, Read
+from workers.batch_reader import BatchReader
 from workers.controller import ControllerContext
 from workers.node.plan import CannotPlan, follow, is_watched
 from workers.store import Store
@@ -27,10 +27,7 @@ class MonitorPass:
     """Asks about every node that is not Ready, once a period for all of them together.
 
     The answers stay until the next pass: a reconcile follows the power state in them. What the
-    cloud positively does not have is proposed to the supervisor, which alone permits deletions. A
-    Node that `describe` called gone in one pass is in the next one asked about by the other kind of
-    read that the provider may have: no run of such answers comes from one kind alone. One whose
-    machine the cloud says to have ended for ever is asked about again at once.
+    cloud positively does not have is proposed to the supervisor, which alone permits deletions.
 
     A Node that ceases to be Ready begins the next pass at once, one such pass a period: however
     many do, and however often, at most twice as much is read.
@@ -45,8 +42,6 @@ class MonitorPass:
     ) -> None:
         self._watched = watched  # names of Nodes that a pass is about
         self._context, self._reader, self._batch_size = context, reader, instances.batch_size
-        self._confirm = instances.confirm_gone if isinstance(instances, ConfirmsGone) else None
-        self._unconfirmed = set[tuple[str, str]]()  # names and UIDs that `describe` called gone
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
         self._pause = context.changes.hinted_sleep()
         self._can_run_early = True
@@ -82,29 +77,17 @@ class MonitorPass:
     async def _pass(self) -> None:
         began = time.monotonic()
         nodes = await nodes_where(self._context.store, self._watched, self._is_watched)
-        again = [node for node in nodes if (node.name, node.uid) in self._unconfirmed]
-        first = [node for node in nodes if (node.name, node.uid) not in self._unconfirmed]
-        timed = await self._ask_all(first) | await self._confirm_all(again)
-        ended = [node for node in first if node.provider_id and _is_final(timed[node.name][1])]
-        if self._confirm:
-            timed |= await self._confirm_all(ended)
+        timed = await self._ask_all(nodes)
         gone = [
             (node, at, answer)
             for node in nodes
             for at, answer in (timed[node.name],)
             if isinstance(answer, Gone)
         ]
-        asked_twice = {node.name for node in ended if self._confirm}
-        if self._confirm:
-            described = {node.name for node in first if node.provider_id} - asked_twice
-            self._unconfirmed = {(n.name, n.uid) for n, _, _ in gone if n.name in described}
         before = self._answers
         self._answers = {node.name: (node.uid, timed[node.name][1]) for node in nodes}
         not_gone = [name for name, (_, answer) in timed.items() if not isinstance(answer, Gone)]
-        proposed = [
-            [node.name, node.uid, one.evidence, at, one.is_final and node.name in asked_twice]
-            for node, at, one in gone
-        ]
+        proposed = [[node.name, node.uid, one.evidence, at, one.is_final] for node, at, one in gone]
         self._context.send(ProposeDeletions(len(nodes), proposed, not_gone))
         for name in self._answers.keys() | before.keys():
             if self._answers.get(name) != before.get(name):
@@ -115,40 +98,23 @@ class MonitorPass:
     def _is_watched(self, node: Node) -> bool:
         return is_watched(node, self._context.provider.provider_ids)
 
-    async def _confirm_all(self, nodes: Sequence[Node]) -> TimedAnswers:
-        """What the other kind of read says; where it finds a machine, one of the two is wrong."""
-        return {
-            name: (at, Unknown("one read finds no machine, another one does"))
-            if isinstance(answer, Instance)
-            else (at, answer)
-            for name, (at, answer) in (await self._ask_all(nodes, self._confirm)).items()
-        }
-
-    async def _ask_all(
-        self, nodes: Sequence[Node], read: Read[Node, Answer] | None = None
-    ) -> TimedAnswers:
+    async def _ask_all(self, nodes: Sequence[Node]) -> TimedAnswers:
         answers: TimedAnswers = {}
         for batch in batches(nodes, self._batch_size):
             asked_at = time.monotonic()  # an answer is at least as new as its question
-            found = await self._ask(batch, read)
+            found = await self._ask(batch)
             answers |= {name: (asked_at, answer) for name, answer in found.items()}
         return answers
 
-    async def _ask(
-        self, batch: Sequence[Node], read: Read[Node, Answer] | None
-    ) -> dict[str, Answer]:
+    async def _ask(self, batch: Sequence[Node]) -> dict[str, Answer]:
         try:
-            answers = await self._reader.describe(batch, Priority.REFRESH, read)
+            answers = await self._reader.describe(batch, Priority.REFRESH)
         except NotLeading as error:
             return {node.name: Unknown(str(error)) for node in batch}
         known = [each for each in (answers or {}).values() if not isinstance(each, Unknown)]
         result = "success" if known else "error"
         self._context.counters.count(metrics.MONITOR_CALLS, "instance_exists", result)
         return answers or {node.name: Unknown("throttled") for node in batch}
-
-
-def _is_final(answer: Answer) -> bool:
-    return isinstance(answer, Gone) and answer.is_final
 
 
 class RefreshPass:

@@ -58,7 +58,8 @@ FOREIGN_OWNERS = (Owner.NOBODY, Owner.OTHER_CLUSTER)
 class Machine:
     """A machine that exists: the name its Node has, and what the provider is to say about it.
 
-    Empty fields are not compared. `addresses` are compared without regard to order.
+    Empty fields are not compared. `addresses` are compared without regard to order. `aliases` are
+    other ways to write its provider ID.
     """
 
     node: str
@@ -67,6 +68,7 @@ class Machine:
     zone: str = ""
     region: str = ""
     addresses: tuple[NodeAddress, ...] = ()
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

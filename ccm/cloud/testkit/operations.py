@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import ConfirmsGone, ListsOwned
+from ccm.cloud.interface import ListsOwned
 from ccm.cloud.testkit.adapter import Machine, Untestable
 from ccm.cloud.testkit.gate import Interruption
 from ccm.cloud.testkit.harness import Harness, node_of, port, service, volume
@@ -52,17 +52,6 @@ class Describe(Operation):
 
     async def run(self, harness: Harness) -> Any:
         return await harness.call(harness.instances.describe, [node_of(m) for m in self.machines])
-
-
-class ConfirmGone(Describe):
-    """The same two, which are there, by another kind of read."""
-
-    def part(self, harness: Harness) -> Any:
-        return second_reader(harness)
-
-    async def run(self, harness: Harness) -> Any:
-        nodes = [node_of(machine) for machine in self.machines]
-        return await harness.call(self.part(harness).confirm_gone, nodes)
 
 
 class DescribeVolumes(Operation):
@@ -208,7 +197,7 @@ class DeleteRoute(ListRoutes):
 
 
 WRITES = (Ensure, Change, UpdateNodes, Delete, CreateRoute, DeleteRoute)
-OPERATIONS = (Describe, ConfirmGone, DescribeVolumes, Get, Owned, ListRoutes, *WRITES)
+OPERATIONS = (Describe, DescribeVolumes, Get, Owned, ListRoutes, *WRITES)
 
 
 async def read_interrupted_everywhere(harness: Harness, operation: Operation) -> Any:
@@ -220,14 +209,6 @@ async def read_interrupted_everywhere(harness: Harness, operation: Operation) ->
             break
         assert isinstance(outcome, CloudError), f"call {number} failed and it returned a part"
     return outcome
-
-
-def second_reader(harness: Harness) -> ConfirmsGone:
-    """The part that can read in another way whether machines are gone."""
-    part = harness.instances
-    if not isinstance(part, ConfirmsGone):
-        raise Untestable("the provider has one kind of read of machines")
-    return part
 
 
 def owned_lister(harness: Harness) -> ListsOwned:

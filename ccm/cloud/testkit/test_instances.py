@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from itertools import count as count_from
 
 import pytest
 
@@ -9,7 +10,6 @@ from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Machine, Owner, Untestable
 from ccm.cloud.testkit.gate import NO_ANSWER, Interruption
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of
-from ccm.cloud.testkit.operations import second_reader
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 
@@ -69,19 +69,35 @@ async def test_a_machine_that_never_existed_is_gone(harness: Harness) -> None:
     assert not isinstance(await harness.describe_one(node("never")), Instance)
 
 
-async def test_another_kind_of_read_confirms_what_is_gone_and_finds_what_is_there(
-    harness: Harness,
-) -> None:
-    confirm = second_reader(harness).confirm_gone
-    there, ended = await harness.machines(2)
+async def test_a_machine_is_gone_only_while_every_read_says_so(harness: Harness) -> None:
+    """Each of the reads that come to `Gone` fails in turn: it was one of the proofs."""
+    (ended,) = await harness.machines(1)
     await invoke(harness.adapter.terminate_machine, ended)
-    absent = node("never", harness.adapter.absent_provider_id())
-    answers = await harness.call(confirm, [node_of(there), node_of(ended), absent])
-    found = answers[there.node]
-    assert isinstance(found, Instance)
-    assert found.provider_id == there.provider_id
-    assert isinstance(answers[ended.node], Gone)
-    assert isinstance(answers["never"], Gone)
+    for number in count_from(1):
+        harness.gate.interrupt_call(number, Interruption.FAILED)
+        try:
+            answer = await harness.describe_one(node_of(ended))
+        except CloudError:
+            answer = Unknown("it failed")
+        if not harness.gate.clear_interruption():
+            break
+        assert isinstance(answer, Unknown), f"call {number} failed and the machine is gone"
+    assert isinstance(answer, Gone)
+
+
+async def test_one_machine_has_one_name_and_others_have_another(harness: Harness) -> None:
+    """However its ID is written: a second Node on it is seen by that."""
+    one, other = await harness.machines(2)
+    machine_of = harness.instances.machine_of
+    assert machine_of(one.provider_id) != machine_of(other.provider_id)
+    for written in (one.provider_id, *one.aliases):
+        answer = await harness.describe_one(node(one.node, written))
+        assert isinstance(answer, Instance)
+        named = {machine_of(name) for name in (written, answer.provider_id, *answer.aliases)}
+        assert machine_of(one.provider_id) in named
+        assert machine_of(other.provider_id) not in named
+    scheme = one.provider_id.partition("://")[0]
+    assert not machine_of(f"{scheme}://no such machine, or a list of them")
 
 
 async def test_a_node_of_another_cloud_is_unknown(harness: Harness) -> None:

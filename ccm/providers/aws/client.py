@@ -22,9 +22,9 @@ from botocore.loaders import Loader
 from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
 
-from ccm.cloud.gate import SharedReads
 from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import batches
+from ccm.cloud.shared_read import SharedBlockingReads
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.aws.api_actions import API_ACTIONS
@@ -124,7 +124,7 @@ class AwsApi:
     """
 
     def __init__(self, config: AwsConfig, region: str, gate: Gate, caller: str) -> None:
-        self._gate, self._reads, self.region = gate, SharedReads(gate), region
+        self._gate, self._reads, self.region = gate, SharedBlockingReads(gate), region
         self._timeout = config.call_timeout
         self._warned_of: set[str] = set()
         self._large_listings: set[str] = set()  # calls that list too much to find one in it

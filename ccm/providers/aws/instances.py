@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from ccm.cloud.lookup import Lookup, look_up, one_answer
+from ccm.cloud.machines import confirmed, why_not_asked
 from ccm.errors import CloudError
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.model.objects import Json, Node, mapping, objects, text
@@ -53,19 +54,41 @@ class AwsInstances:
 
     def machine_of(self, provider_id: str) -> str:
         """The instance ID: the zone may be written or not."""
-        return ids.instance_id_of(provider_id) or provider_id
+        return ids.instance_id_of(provider_id)
 
     def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """Answer for each Node; a call that failed makes only its own Nodes `Unknown`."""
-        by_id, by_name, answers = split_nodes(nodes)
+        """Answer for each Node; a call that failed makes only its own Nodes `Unknown`.
+
+        An instance is gone if a filter finds none as well: no error code alone says so.
+        """
+        by_id, by_name, answers = self._split(nodes)
         lookups = Lookup(by_id, self._look_up_ids), Lookup(by_name, self._look_up_names)
         answers |= look_up(self.batch_size, *lookups)
+        gone = {name: one for name, one in by_id.items() if isinstance(answers[name], Gone)}
+        try:
+            filtered = look_up(self.batch_size, Lookup(gone, self._find_ids))
+        except CloudError as error:
+            filtered = dict.fromkeys(gone, Unknown(str(error)))
+        answers |= {name: confirmed(answers[name], filtered[name]) for name in gone}
         return self._with_labels(nodes, answers)
 
-    def confirm_gone(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """The same of Nodes that have an ID, by a filter: no error code says that one is gone."""
-        by_id, _, answers = split_nodes(nodes)
-        return answers | look_up(self.batch_size, Lookup(by_id, self._find_ids))
+    def _split(
+        self, nodes: Sequence[Node]
+    ) -> tuple[dict[str, str], dict[str, str], dict[str, Answer]]:
+        """By node name: instance IDs to look up, DNS names to look up, answers without a call."""
+        by_id, by_name, answers = dict[str, str](), dict[str, str](), dict[str, Answer]()
+        for node in nodes:
+            if why := why_not_asked(node, ids.PROVIDER_IDS, self.machine_of, "instance"):
+                answers[node.name] = Unknown(why)
+            elif instance_id := (
+                self.machine_of(node.provider_id) or ids.instance_id_in_name(node.name)
+            ):
+                by_id[node.name] = instance_id
+            elif ids.can_be_dns_name(node.name):
+                by_name[node.name] = node.name
+            else:
+                answers[node.name] = Unknown(f"{node.name!r} is no private DNS name")
+        return by_id, by_name, answers
 
     def _find_ids(self, instance_ids: Sequence[str]) -> Mapping[str, Answer]:
         absent = {one: Gone(f"EC2 lists no instance {one}") for one in instance_ids}
@@ -157,30 +180,6 @@ class AwsInstances:
         }
         read = self._topology.labels_of({one: found[name].type for name, one in by_name.items()})
         return {name: read[one] for name, one in by_name.items() if one in read}
-
-
-def split_nodes(
-    nodes: Sequence[Node],
-) -> tuple[dict[str, str], dict[str, str], dict[str, Answer]]:
-    """By node name: instance IDs to look up, DNS names to look up, and answers without a call."""
-    by_id: dict[str, str] = {}
-    by_name: dict[str, str] = {}
-    answers: dict[str, Answer] = {}
-    for node in nodes:
-        if node.is_foreign(ids.PROVIDER_IDS):
-            answers[node.name] = Unknown(f"provider ID {node.provider_id} is of another cloud")
-        elif node.provider_id:
-            if instance_id := ids.instance_id_of(node.provider_id):
-                by_id[node.name] = instance_id
-            else:
-                answers[node.name] = Unknown(f"provider ID {node.provider_id} names no instance")
-        elif instance_id := ids.instance_id_in_name(node.name):
-            by_id[node.name] = instance_id
-        elif ids.can_be_dns_name(node.name):
-            by_name[node.name] = node.name
-        else:
-            answers[node.name] = Unknown(f"{node.name!r} is no private DNS name")
-    return by_id, by_name, answers
 
 
 def read_instance(record: Json, region: str, families: Sequence[str]) -> Answer:

@@ -7,7 +7,6 @@ goes by that.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from ccm.cloud.credentials import credentials_of
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, read_list
+from ccm.cloud.machines import Listing
 from ccm.errors import CloudError, NoRoom, RetryAfter, Throttled
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import Json, mapping, objects, text
@@ -33,16 +33,8 @@ BUSY_RETRY = 15.0  # seconds
 Query = str | Sequence[str]
 
 
-@dataclass(slots=True)
-class Listed:
-    """All records of a list, by ID; `doubts` are why something may be missing in it."""
-
-    by_id: dict[str | int, Json] = field(default_factory=dict)
-    doubts: list[str] = field(default_factory=list)
-
-    @property
-    def records(self) -> list[Json]:
-        return list(self.by_id.values())
+Listed = Listing[str | int, Json]
+"""All records of a list."""
 
 
 def quotas(section: GlobalSection) -> dict[str, Quota]:
@@ -94,7 +86,7 @@ class DigitalOceanApi(JsonApi):
             found.by_id |= {_id_of(operation, record): record for record in objects(records)}
             totals.add(mapping(page.get("meta")).get("total"))
         if totals != {seen} or len(found.by_id) != seen:
-            found.doubts.append(
+            found.incomplete_reasons.append(
                 f"{operation}: {len(found.by_id)} were listed, and there are others"
             )
         return found

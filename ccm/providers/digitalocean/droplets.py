@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
+from ccm.cloud.machines import Listing
 from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import AddressType, Instance, NodeAddress, PowerState
@@ -50,6 +51,9 @@ class Droplet:
             *(NodeAddress(kind, one) for kind, one in kinds),
         )
 
+    def __str__(self) -> str:
+        return str(self.id)
+
     def instance(self) -> Instance:
         """What it is as a Node's machine; DigitalOcean has no zones."""
         return Instance(
@@ -62,15 +66,32 @@ class Droplet:
 
 
 @dataclass(slots=True)
-class DropletList:
-    """A list as it was read; `doubts` are why something may be missing in it."""
+class DropletList(Listing[int, Droplet]):
+    """Droplets by number, and by what their Nodes may be called."""
 
-    by_id: dict[int, Droplet] = field(default_factory=dict)
-    doubts: list[str] = field(default_factory=list)
+    _called: dict[str, dict[int, Droplet]] = field(default_factory=dict)
+
+    def add(self, listed: Listed) -> None:
+        """Take in what the API lists."""
+        self.incomplete_reasons += listed.incomplete_reasons
+        for record in listed.records:
+            if droplet := read_droplet(record):
+                self.by_id[droplet.id] = droplet
+                for name in (droplet.name.lower(), *droplet.private, *droplet.public):
+                    self._called.setdefault(name, {})[droplet.id] = droplet
+            else:
+                why = "ListDroplets: a droplet in the answer is not understood"
+                self.incomplete_reasons.append(why)
+
+    def called(self, name: str) -> list[Droplet]:
+        """Those of this name or address."""
+        return [*self._called.get(name, {}).values()]
 
 
 class Droplets:
-    """Reads droplets, and remembers which are the cluster's: they are witnesses of a token."""
+    """Reads droplets, and remembers which are the cluster's: they are evidence that the token is of
+    the cluster's team.
+    """
 
     def __init__(self, api: DigitalOceanApi, vpc_id: str) -> None:
         self._api, self._vpc = api, vpc_id.lower()
@@ -78,13 +99,15 @@ class Droplets:
 
     async def list(self) -> DropletList:
         """All that the token may see but those with GPUs, ⌈n/200⌉ requests."""
-        return _read_list(await self._api.list("ListDroplets", "/droplets", "droplets"))
+        found = DropletList()
+        found.add(await self._api.list("ListDroplets", "/droplets", "droplets"))
+        return found
 
-    async def list_gpus(self) -> DropletList:
-        """Those with GPUs, which no other list has."""
-        return _read_list(
-            await self._api.list("ListDroplets", "/droplets", "droplets", type="gpus")
-        )
+    async def add_gpus(self, listing: DropletList) -> bool:
+        """Add those with GPUs, which no other list has; whether there may be any."""
+        gpus = await self._api.list("ListDroplets", "/droplets", "droplets", type="gpus")
+        listing.add(gpus)
+        return bool(gpus.by_id or gpus.incomplete_reasons)
 
     async def get(self, droplet_id: int) -> Droplet:
         """One droplet; raises `NotFound` for what the token does not see."""
@@ -102,7 +125,9 @@ class Droplets:
         """Whether it is in the cluster's VPC, if that is known."""
         return self._vpc in ("", droplet.vpc.lower())
 
-    async def doubt_of_token(self, asked: Collection[int], there: Collection[int] = ()) -> str:
+    async def why_token_is_foreign(
+        self, asked: Collection[int], there: Collection[int] = ()
+    ) -> str:
         """Why the token may not see the cluster's droplets; empty when it saw one or the VPC.
 
         `there` is what it has just listed; `asked` are those that nothing is seen of.
@@ -111,7 +136,7 @@ class Droplets:
             return ""
         try:
             if self._vpc:
-                return await self.doubt_of_vpc()
+                return await self.why_vpc_is_foreign()
             for other in sorted(self._own - {*asked}, reverse=True)[:1]:
                 await self.get(other)
                 return ""
@@ -124,7 +149,7 @@ class Droplets:
             "in [Global] if this was the last droplet"
         )
 
-    async def doubt_of_vpc(self) -> str:
+    async def why_vpc_is_foreign(self) -> str:
         """Why the token may be another team's: it does not see the VPC of the configuration."""
         if self._vpc:
             try:
@@ -135,16 +160,6 @@ class Droplets:
                     "or vpc-id in [Global] is wrong"
                 )
         return ""
-
-
-def _read_list(listed: Listed) -> DropletList:
-    found = DropletList(doubts=listed.doubts)
-    for record in listed.records:
-        if droplet := read_droplet(record):
-            found.by_id[droplet.id] = droplet
-        else:
-            found.doubts.append("ListDroplets: a droplet in the answer is not understood")
-    return found
 
 
 def read_droplet(record: Json) -> Droplet | None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Collection, Iterable, Sequence
 
-from ccm.errors import CloudError, Refused
+from ccm.errors import Refused
 from ccm.http import path_of
 from ccm.model.objects import Json, text
 from ccm.model.service import Service
@@ -56,6 +56,6 @@ class Firewalls:
         found = [one for one in listed.records if one.get("name") == self._section.name]
         if len(found) > 1:
             raise Refused(f"{len(found)} firewalls are called {self._section.name}")
-        if not found and listed.doubts:
-            raise CloudError(listed.doubts[0])
+        if not found:
+            listed.verify_complete()
         return found[0] if found else {}

@@ -1,11 +1,9 @@
 """What DigitalOcean says about Nodes: one list for all of them, and three answers, never two."""
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from ccm.cloud.lookup import describe_in_batches
-from ccm.errors import CloudError, Denied, NotFound
+from ccm.cloud.machines import MachineLookup, join_reasons
+from ccm.errors import Denied, NotFound
 from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.objects import Node
 from ccm.providers.digitalocean import ids
@@ -14,131 +12,73 @@ from ccm.providers.digitalocean.droplets import Droplet, DropletList, Droplets
 BATCH = 5000  # Nodes; a list has all droplets anyway
 
 
-class DropletInstances:
+class DropletInstances(MachineLookup[DropletList, Droplet]):
     """Looks Nodes up by the number in their provider ID, or by name while they have none."""
 
-    batch_size = BATCH
+    provider_ids, batch_size, noun = ids.PROVIDER_IDS, BATCH, "droplet"
 
     def __init__(self, droplets: Droplets) -> None:
         self._droplets = droplets
         self._has_gpus = True  # until it is known that there are none
 
     def machine_of(self, provider_id: str) -> str:
-        """The number, whatever it is written like."""
         droplet_id = ids.droplet_of(provider_id)
-        return ids.provider_id(droplet_id) if droplet_id else provider_id
+        return ids.provider_id(droplet_id) if droplet_id else ""
 
     async def missing_permissions(self) -> list[str]:
         """The scope of the VPC, or that another team's token does not see it; lists hide that."""
         try:
-            doubt = await self._droplets.doubt_of_vpc()
+            why = await self._droplets.why_vpc_is_foreign()
         except Denied:
             return ["vpc:read"]
-        return [doubt] if doubt else []
+        return [why] if why else []
 
-    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """Answer for each Node: a request for 200 droplets, however many Nodes there are."""
-        return await describe_in_batches(self.batch_size, nodes, _why_unknown, self._describe_batch)
+    async def read(self, nodes: Sequence[Node]) -> DropletList:
+        """A request for 200 droplets, however many Nodes there are."""
+        listed = await self._droplets.list()
+        is_one_new = any(not node.provider_id for node in nodes)
+        is_one_missing = not all(self._candidates(node, listed) for node in nodes)
+        if is_one_missing or (is_one_new and self._has_gpus):
+            self._has_gpus = await self._droplets.add_gpus(listed)
+        return listed
 
-    async def confirm_gone(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """As `describe`, by a request for each droplet."""
-        found = await asyncio.gather(*map(self._get, nodes))
-        answers = {node.name: one for node, one in zip(nodes, found, strict=True)}
-        numbers = {node.name: ids.droplet_of(node.provider_id) for node in nodes}
-        gone = {numbers[name] for name, one in answers.items() if isinstance(one, Gone)}
-        if gone and (
-            doubt := await self._droplets.doubt_of_token(gone, {*numbers.values()} - gone)
-        ):
-            return {
-                name: Unknown(doubt) if isinstance(one, Gone) else one
-                for name, one in answers.items()
-            }
-        return answers
+    async def find(self, node: Node, listing: DropletList) -> Sequence[Droplet] | Answer:
+        """In doubt a Node that has no ID yet gets none: a twin of its droplet may be missing."""
+        found = self._candidates(node, listing)
+        if node.provider_id or len(found) > 1:
+            return found
+        why = join_reasons(listing.incomplete_reasons)
+        if not found and not why:
+            why = f"no droplet that the token may see has the name or address {node.name}"
+        return Unknown(why) if why else found
 
-    async def _get(self, node: Node) -> Answer:
-        droplet_id = ids.droplet_of(node.provider_id)
-        if why := _why_unknown(node) or ("" if droplet_id else "it has no provider ID"):
-            return Unknown(why)
+    def _candidates(self, node: Node, listing: DropletList) -> list[Droplet]:
+        if node.provider_id:
+            droplet = listing.by_id.get(ids.droplet_of(node.provider_id))
+            return [droplet] if droplet else []
+        called = listing.called(node.name)
+        return [one for one in called if self._droplets.may_be_ours(one)]
+
+    async def prepare(self, machines: Sequence[Droplet], listing: DropletList) -> None:
+        self._droplets.remember({one.id for one in machines})
+
+    async def instance(self, node: Node, machine: Droplet, listing: DropletList) -> Answer:
+        found = machine.instance()
+        if not found.addresses:
+            return Unknown(f"droplet {machine.id} is {machine.status} and has no address yet")
+        return found
+
+    async def why_incomplete(self, nodes: Sequence[Node], listing: DropletList) -> Sequence[str]:
+        """Also a token that sees nothing else of the cluster: it may be another team's."""
+        missing = {ids.droplet_of(node.provider_id) for node in nodes}
+        reasons = listing.incomplete_reasons
+        why = "" if reasons else await self._droplets.why_token_is_foreign(missing, listing.by_id)
+        return reasons or list(filter(None, [why]))
+
+    async def prove_gone(self, node: Node, listing: DropletList) -> Answer:
+        """By a request for the droplet alone."""
         try:
-            return _answer(await self._droplets.get(droplet_id))
+            droplet = await self._droplets.get(ids.droplet_of(node.provider_id))
         except NotFound as error:
             return Gone(str(error))
-        except CloudError as error:
-            return Unknown(str(error))
-
-    async def _describe_batch(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-        listed = await self._droplets.list()
-        found = self._find_all(nodes, listed)
-        is_one_new = any(not node.provider_id for node in nodes)
-        if None in found.values() or (is_one_new and self._has_gpus):
-            gpus = await self._droplets.list_gpus()
-            self._has_gpus = bool(gpus.by_id or gpus.doubts)
-            listed = DropletList(listed.by_id | gpus.by_id, listed.doubts + gpus.doubts)
-            found = self._find_all(nodes, listed)
-        machines = {one.id for one in found.values() if isinstance(one, Droplet)}
-        self._droplets.remember(machines)
-        missing = {
-            ids.droplet_of(node.provider_id) for node in nodes if found[node.name] is None
-        } - {0}
-        doubt = "; ".join(listed.doubts[:3])
-        doubt_of_absence = doubt or (
-            await self._droplets.doubt_of_token(missing, listed.by_id) if missing else ""
-        )
-        return {
-            node.name: _verdict(node, one, doubt if one else doubt_of_absence)
-            for node, one in ((node, found[node.name]) for node in nodes)
-        }
-
-    def _find_all(
-        self, nodes: Sequence[Node], listed: DropletList
-    ) -> dict[str, Droplet | Unknown | None]:
-        """The droplet of each Node, why it has none, or None when none is listed."""
-        called = defaultdict[str, dict[int, Droplet]](dict)
-        if any(not node.provider_id for node in nodes):
-            for droplet in listed.by_id.values():
-                if not self._droplets.may_be_ours(droplet):
-                    continue
-                for name in (droplet.name.lower(), *droplet.private, *droplet.public):
-                    called[name][droplet.id] = droplet
-        return {
-            node.name: listed.by_id.get(ids.droplet_of(node.provider_id))
-            if node.provider_id
-            else _only(node.name, [*called[node.name].values()])
-            for node in nodes
-        }
-
-
-def _only(name: str, droplets: Sequence[Droplet]) -> Droplet | Unknown | None:
-    if len(droplets) > 1:
-        numbers = ", ".join(sorted(str(one.id) for one in droplets))
-        return Unknown(f"several droplets are node {name}: {numbers}")
-    return droplets[0] if droplets else None
-
-
-def _verdict(node: Node, found: Droplet | Unknown | None, doubt: str) -> Answer:
-    """In doubt a Node that has no ID yet gets none: a twin of its droplet may be missing."""
-    if isinstance(found, Unknown):
-        return found
-    if doubt and not (found and node.provider_id):
-        return Unknown(doubt)
-    if found:
-        return _answer(found)
-    if not node.provider_id:
-        return Unknown(f"no droplet that the token may see has the name or address {node.name}")
-    return Gone(f"droplet {ids.droplet_of(node.provider_id)} is not in the list of all droplets")
-
-
-def _answer(droplet: Droplet) -> Answer:
-    found = droplet.instance()
-    if not found.addresses:
-        return Unknown(f"droplet {droplet.id} is {droplet.status} and has no address yet")
-    return found
-
-
-def _why_unknown(node: Node) -> str:
-    """Why nothing can be asked about a Node; empty when it can."""
-    if node.is_foreign(ids.PROVIDER_IDS):
-        return f"provider ID {node.provider_id} is of another cloud"
-    if node.provider_id and not ids.droplet_of(node.provider_id):
-        return f"provider ID {node.provider_id} names no droplet"
-    return ""
+        return droplet.instance()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ccm.cloud.lookup import Lookup, look_up_async, volume_ids
+from ccm.cloud.machines import join_reasons
 from ccm.errors import NotFound
 from ccm.http import path_of
 from ccm.model.cloud import UUID, Gone, PlaceAnswer, Unknown, VolumePlace
@@ -35,7 +36,7 @@ class DigitalOceanVolumes:
             return {one: await self._place(one) for one in asked}
         listed = await self._api.list("ListVolumes", "/volumes", "volumes")
         found = {str(key).lower(): record for key, record in listed.by_id.items()}
-        why = listed.doubts[0] if listed.doubts else ""
+        why = join_reasons(listed.incomplete_reasons)
         return {
             one: _read_place(found[one])
             if one in found

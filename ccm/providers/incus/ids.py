@@ -35,6 +35,11 @@ def provider_id(project: str, uuid: str) -> str:
     return f"{SCHEME}://{project}/{uuid}"
 
 
+def by_name(name: str) -> str:
+    """`lxc:///NAME`, Cluster API's."""
+    return f"lxc:///{name}"
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Whose things are: by `--cluster-name`, and by the cluster's UID, as names may be the same.

@@ -1,10 +1,9 @@
 """What Incus says about Nodes: one list for all, and three answers, never two."""
 
-import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from ccm.cloud.lookup import describe_in_batches
+from ccm.cloud.machines import MachineLookup, join_reasons
 from ccm.errors import CloudError
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.model.objects import Node, label_value, text
@@ -19,10 +18,10 @@ TYPE_KEY = "user.instance-type"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 
 
-class IncusInstances:
+class IncusInstances(MachineLookup[InstanceList, ListedInstance]):
     """Looks Nodes up by the UUID in their provider ID, or by name while they have none."""
 
-    batch_size = BATCH
+    provider_ids, batch_size, noun = ids.PROVIDER_IDS, BATCH, "instance"
 
     def __init__(
         self, apis: Sequence[IncusApi], inventory: Inventory, section: NodeSection
@@ -31,95 +30,65 @@ class IncusInstances:
         self._zones = {api: Zones(api, section) for api in apis}
 
     def machine_of(self, provider_id: str) -> str:
-        """The UUID: an instance may move to another project, and the ID on its Node does not."""
-        return ids.uuid_of(provider_id) or provider_id
+        """By the UUID: an instance may move to another project, and the ID on its Node does not."""
+        return ids.uuid_of(provider_id) or (provider_id if ids.name_of(provider_id) else "")
 
-    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """Answer for each Node, from one list of each project; absent ones cost some reads more."""
-        return await describe_in_batches(self.batch_size, nodes, why_unknown, self._describe_batch)
+    async def read(self, nodes: Sequence[Node]) -> InstanceList:
+        """One list of each project."""
+        return await self._inventory.read(recursion=2)
 
-    async def _describe_batch(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-        listed = await self._inventory.read(recursion=2)
-        found = {node.name: find(node, listed) for node in nodes}
-        are_missing = not all(some for some, _ in found.values())
-        doubts = listed.doubts or (await self._inventory.doubts() if are_missing else [])
-        answers = await asyncio.gather(
-            *(self._answer(node, *found[node.name], doubts) for node in nodes)
-        )
-        return {node.name: answer for node, answer in zip(nodes, answers, strict=True)}
+    async def find(self, node: Node, listing: InstanceList) -> Sequence[ListedInstance] | Answer:
+        """By name only while it has no UUID: every list then has to be there, and what an instance
+        says of its Node has to be readable of all.
+        """
+        if uuid := ids.uuid_of(node.provider_id):
+            return listing.by_uuid.get(uuid, [])
+        found = listing.named(ids.name_of(node.provider_id) or node.name, node)
+        reasons = listing.failures
+        if not (found or node.provider_id):
+            found, reasons = listing.by_node.get(node.name, []), listing.incomplete_reasons
+        is_one = len(found) == 1
+        return Unknown(join_reasons(reasons)) if is_one and reasons else found
 
-    async def _answer(
-        self,
-        node: Node,
-        found: Sequence[ListedInstance],
-        unsure: Sequence[str],
-        doubts: Sequence[str],
-    ) -> Answer:
-        if len(found) > 1:
-            where = ", ".join(sorted(f"{one.name} in {one.project}" for one in found))
-            return Unknown(f"several instances are node {node.name}: {where}")
-        if why := unsure if found else doubts:
-            return Unknown("; ".join(why[:3]))
-        return await (self._read(found[0], node) if found else self._prove_gone(node))
+    async def why_incomplete(self, nodes: Sequence[Node], listing: InstanceList) -> Sequence[str]:
+        """Also a project that is not there for us any more."""
+        return listing.incomplete_reasons or await self._inventory.incomplete_reasons()
 
-    async def _prove_gone(self, node: Node) -> Answer:
+    async def prove_gone(self, node: Node, listing: InstanceList) -> Answer:
         """What the lists lack is asked for by name: only a project that can be read says 404."""
         uuid, name = ids.uuid_of(node.provider_id), ids.name_of(node.provider_id) or host_name(node)
-        try:
-            there = await self._inventory.find_by_name(name)
-        except CloudError as error:
-            return Unknown(str(error))
+        there = await self._inventory.find_by_name(name)
         same = [one for one in there if not uuid or one.uuid in ("", uuid)]
         if same:
             return Unknown(f"instance {name} is there, and the list does not say it is this Node's")
         wanted = uuid or f"named {name}"
         return Gone(f"no project has an instance {wanted}, by its list and by name {name}")
 
-    async def _read(self, instance: ListedInstance, node: Node) -> Answer:
-        if not instance.is_readable:
-            where = f"member {instance.location}" if instance.location else "its member"
-            return Unknown(f"instance {instance.name} cannot be read: {where} does not answer")
-        if not instance.uuid:
-            return Unknown(f"instance {instance.name} has no volatile.uuid: start it once")
+    async def instance(self, node: Node, machine: ListedInstance, listing: InstanceList) -> Answer:
+        if not machine.is_readable:
+            where = f"member {machine.location}" if machine.location else "its member"
+            return Unknown(f"instance {machine.name} cannot be read: {where} does not answer")
+        if not machine.uuid:
+            return Unknown(f"instance {machine.name} has no volatile.uuid: start it once")
         try:
-            zone = await self._zones[instance.api].of_instance(instance)
+            zone = await self._zones[machine.api].of_instance(machine)
         except CloudError as error:
-            return Unknown(f"the zone of instance {instance.name}: {error}")
-        addresses = instance.addresses(self._section.network)
+            return Unknown(f"the zone of instance {machine.name}: {error}")
+        addresses = machine.addresses(self._section.network)
         found = [NodeAddress(AddressType.INTERNAL_IP, one) for one in addresses]
         return Instance(
-            provider_id=node.provider_id or ids.provider_id(instance.project, instance.uuid),
-            type=type_of(instance),
+            provider_id=node.provider_id or ids.provider_id(machine.project, machine.uuid),
+            type=type_of(machine),
             zone=zone,
-            region=label_value(instance.api.region),
+            region=label_value(machine.api.region),
             # Without any a Node keeps those that it has.
-            addresses=(*found, NodeAddress(AddressType.HOSTNAME, instance.name)) if found else (),
-            power=PowerState.STOPPED if instance.is_stopped else PowerState.RUNNING,
+            addresses=(*found, NodeAddress(AddressType.HOSTNAME, machine.name)) if found else (),
+            power=PowerState.STOPPED if machine.is_stopped else PowerState.RUNNING,
+            aliases=(
+                ids.provider_id(machine.project, machine.uuid),
+                ids.by_name(machine.name),
+            ),
         )
-
-
-def why_unknown(node: Node) -> str:
-    """Why nothing can be asked about a Node; empty when it can."""
-    provider_id = node.provider_id
-    if node.is_foreign(ids.PROVIDER_IDS):
-        return f"provider ID {provider_id} is of another cloud"
-    if provider_id and not (ids.uuid_of(provider_id) or ids.name_of(provider_id)):
-        return f"provider ID {provider_id} names no instance"
-    return ""
-
-
-def find(node: Node, listed: InstanceList) -> tuple[Sequence[ListedInstance], Sequence[str]]:
-    """The instances in the lists that a Node may be, and why there may be others.
-
-    By name only while it has no ID: every list then has to be there, and what an instance says of
-    its Node has to be readable of all.
-    """
-    if uuid := ids.uuid_of(node.provider_id):
-        return listed.by_uuid.get(uuid, []), []
-    named = listed.named(ids.name_of(node.provider_id) or node.name, node)
-    if named or node.provider_id:
-        return named, listed.failures
-    return listed.by_node.get(node.name, []), listed.doubts
 
 
 def host_name(node: Node) -> str:

@@ -48,6 +48,9 @@ class ListedInstance:
     def name(self) -> str:
         return text(self.record.get("name"))
 
+    def __str__(self) -> str:
+        return f"{self.name} in {self.project}"
+
     @property
     def path(self) -> str:
         return path_of("instances", self.name)
@@ -151,7 +154,7 @@ class InstanceList:
     unreadable: list[str] = field(default_factory=list)
 
     @property
-    def doubts(self) -> list[str]:
+    def incomplete_reasons(self) -> list[str]:
         return [*self.failures, *self.unreadable]
 
     def __iter__(self) -> Iterator[ListedInstance]:
@@ -203,19 +206,11 @@ class Inventory:
             await self._check_project(api, project)
         return [ListedInstance(api, project, record) for record in objects(listed)]
 
-    async def doubts(self) -> list[str]:
+    async def incomplete_reasons(self) -> list[str]:
         """Why the lists of now may lack something although they were read."""
-        results = await asyncio.gather(
-            *(self._project_doubt(api, project) for api, project in self._projects)
-        )
-        return [doubt for doubt in results if doubt]
-
-    async def _project_doubt(self, api: IncusApi, project: str) -> str:
-        try:
-            await self._check_project(api, project)
-        except CloudError as error:
-            return str(error)
-        return ""
+        checks = {place: self._check_project(*place) for place in self._projects}
+        results = (await read_each(checks)).values()
+        return [str(error) for error in results if isinstance(error, CloudError)]
 
     async def _check_project(self, api: IncusApi, project: str) -> None:
         """Raise unless the project is there for us."""
@@ -253,12 +248,6 @@ def instance_of(node: Node, listed: InstanceList) -> ListedInstance | None:
         return found[0] if len(found) == 1 else None
     named = listed.named(ids.name_of(node.provider_id), node)
     return named[0] if len(named) == 1 and named[0].is_readable else None
-
-
-def raise_doubts(what: str, doubts: Sequence[str]) -> None:
-    """Raise when something may be missing in what was listed."""
-    if doubts:
-        raise CloudError(f"{what} is not known: {'; '.join(doubts[:3])}")
 
 
 def is_address(value: str) -> bool:

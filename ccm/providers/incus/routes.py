@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from urllib.parse import quote, unquote
 
-from ccm.cloud.lookup import SharedRead
+from ccm.cloud.machines import verify_complete
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound, Refused, RetryAfter
 from ccm.http import path_of
 from ccm.model.cloud import Network, Route, read_network
@@ -24,7 +25,6 @@ from ccm.providers.incus.inventory import (
     ListedInstance,
     Nic,
     instance_of,
-    raise_doubts,
 )
 from ccm.providers.incus.zones import NO_LOCATION
 
@@ -87,7 +87,7 @@ class IncusRoutes:
         found = {node.name: instance_of(node, listed) for node in nodes}
         wanted = [node for node in nodes if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
         if any(found[node.name] is None for node in wanted):
-            raise_doubts(ROUTES, await self._inventory.doubts())
+            verify_complete(await self._inventory.incomplete_reasons(), ROUTES)
         by_uuid = {one.uuid: node for node in nodes if (one := found[node.name])}
         return [
             route
@@ -115,7 +115,7 @@ class IncusRoutes:
         uuid, _, cidr = route.id.partition("@")
         found = (await self._list()).by_uuid.get(uuid)
         if not found:
-            raise_doubts(ROUTES, await self._inventory.doubts())
+            verify_complete(await self._inventory.incomplete_reasons(), ROUTES)
         for instance in found or ():
             await self._change(instance, ip_network(cidr, strict=False), is_wanted=False)
 
@@ -123,7 +123,7 @@ class IncusRoutes:
 
     async def _read_all(self) -> InstanceList:
         listed = await self._inventory.read(recursion=1)
-        raise_doubts(ROUTES, listed.doubts)
+        verify_complete(listed.incomplete_reasons, ROUTES)
         return listed
 
     def _routes_of(self, instance: ListedInstance, node: Node | None) -> Iterator[Route]:

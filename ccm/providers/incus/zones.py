@@ -2,7 +2,7 @@
 
 import time
 
-from ccm.cloud.lookup import SharedRead
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError
 from ccm.model.objects import Json, label_value, mapping, objects, text
 from ccm.providers.incus.api import IncusApi

@@ -4,12 +4,14 @@ import asyncio
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from urllib.parse import quote
 
-from ccm.cloud.lookup import batches, describe_in_batches, one_answer
+from ccm.cloud.lookup import batches
+from ccm.cloud.machines import Listing, MachineLookup
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import (
     UUID,
@@ -35,76 +37,106 @@ GONE = ("DELETED", "SOFT_DELETED")
 UNKNOWN_ZONE = "BUILD"  # the state in which a server has no zone and no addresses yet
 
 
-@dataclass(frozen=True, slots=True)
-class Servers:
-    """Nova's records; names are exact, and several servers may have one."""
+@dataclass(slots=True)
+class Servers(Listing[str, Json]):
+    """Nova's records; names are exact, and several servers may have one.
 
-    by_id: dict[str, Json] = field(default_factory=dict)
+    `single` is what it answers about IDs without a record; `is_all` when the list is not filtered.
+    """
+
     by_name: dict[str, list[Json]] = field(default_factory=lambda: defaultdict(list))
+    single: dict[str, Gone | Unknown] = field(default_factory=dict)
+    is_all: bool = False
 
-    def add(self, more: "Servers") -> None:
-        """Take up what another call has found."""
-        self.by_id.update(more.by_id)
-        self.by_name.update(more.by_name)
+    def add(self, records: Iterable[Json]) -> None:
+        for record in records:
+            server_id = text(record.get("id")).lower()
+            if server_id not in self.by_id and text(record.get("status")) not in GONE:
+                self.by_name[text(record.get("name"))].append(record)
+            self.by_id[server_id] = record
+
+    def candidates(self, node: Node) -> list[Json]:
+        """The servers that a Node may be."""
+        if node.provider_id:
+            server = self.by_id.get(ids.server_id_of(node.provider_id))
+            return [server] if server else []
+        return self.by_name[node.name]
 
 
-class OpenStackInstances:
+class OpenStackInstances(MachineLookup[Servers, Json]):
     """Looks Nodes up by name, as servers are named like their Nodes; what has an ID goes by it."""
 
-    batch_size = BATCH
+    provider_ids, batch_size, noun = ids.PROVIDER_IDS, BATCH, "server"
 
     def __init__(self, api: OpenStackApi, networking: NetworkingSection, is_regional: bool) -> None:
         self._api, self._networking, self._is_regional = api, networking, is_regional
+        self._list_all = SharedRead(self._read_all)
 
     def machine_of(self, provider_id: str) -> str:
         """The server's ID: the region may be written or not."""
-        return ids.server_id_of(provider_id) or provider_id
+        return ids.server_id_of(provider_id)
 
-    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """Answer for each Node; a batch that failed makes only its own Nodes `Unknown`."""
-        batch = self._describe_batch
-        return await describe_in_batches(self.batch_size, nodes, self._why_unknown, batch)
-
-    async def confirm_gone(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """The same of Nodes that have an ID, from a list of all servers."""
-        batch = self._list_all
-        return await describe_in_batches(self.batch_size, nodes, self._why_unknown, batch)
-
-    def _why_unknown(self, node: Node) -> str:
-        """Why nothing can be asked about a Node; empty when it can."""
-        provider_id = node.provider_id
-        if node.is_foreign(ids.PROVIDER_IDS):
-            return f"provider ID {provider_id} is of another cloud"
-        if provider_id and not ids.server_id_of(provider_id):
-            return f"provider ID {provider_id} names no server"
-        region, ours = ids.region_of(provider_id), self._api.region
+    def why_not_asked(self, node: Node) -> str:
+        region, ours = ids.region_of(node.provider_id), self._api.region
         if region and ours and region != ours:
-            return f"provider ID {provider_id} is of region {region}; ours is {ours}"
-        return ""
+            return f"provider ID {node.provider_id} is of region {region}; ours is {ours}"
+        return super().why_not_asked(node)
 
-    async def _describe_batch(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+    async def read(self, nodes: Sequence[Node]) -> Servers:
         """One call for the servers named so; what is missing then is looked for in other ways."""
-        found = Servers()
+        servers = Servers()
         for names in names_filters([node.name for node in nodes]):
-            found.add(await self._servers(name=names))
-        answers = {node.name: one for node in nodes if (one := self._find(node, found))}
-        missing = [node for node in nodes if node.name not in answers]
+            servers.add(await self._list(name=names))
+        missing = [node for node in nodes if not servers.candidates(node)]
         if len(missing) > MAX_SINGLE_READS or not all(node.provider_id for node in missing):
-            return answers | await self._list_all(missing)
-        read = await asyncio.gather(*map(self._get, missing))
-        return answers | {node.name: one for node, one in zip(missing, read, strict=True)}
+            servers.add(await self._list())
+            servers.is_all = True
+            return servers
+        asked = [ids.server_id_of(node.provider_id) for node in missing]
+        for server_id, got in zip(asked, await asyncio.gather(*map(self._get, asked)), strict=True):
+            if isinstance(got, Gone | Unknown):
+                servers.single[server_id] = got
+            else:  # it has another name than its Node
+                servers.add([got])
+        return servers
 
-    def _find(self, node: Node, servers: Servers) -> Answer | None:
-        """The answer about a Node from what was found, if its server is there."""
+    async def find(self, node: Node, listing: Servers) -> Sequence[Json] | Answer:
+        found = listing.candidates(node)
+        if found:
+            return found
         if node.provider_id:
-            server = servers.by_id.get(ids.server_id_of(node.provider_id))
-            return self._read(server, node) if server else None
-        read = [self._read(server, node) for server in servers.by_name[node.name]]
-        return one_answer(read, f"servers are named {node.name}") if read else None
+            return listing.single.get(ids.server_id_of(node.provider_id), [])
+        return none_of(listing) if listing.by_id else Unknown("Nova lists no server at all")
 
-    async def _get(self, node: Node) -> Answer:
-        """By ID: a server may have another name than its Node."""
+    async def prove_gone(self, node: Node, listing: Servers) -> Answer:
+        """By a list of all servers of the project, where there are any at all.
+
+        An empty list may be of a wrong project or follow from a policy: then the ID alone counts.
+        """
         server_id = ids.server_id_of(node.provider_id)
+        servers = listing if listing.is_all else await self._list_all()
+        found: Json | Gone | Unknown | None = servers.by_id.get(server_id)
+        if not found and servers.by_id:
+            return none_of(servers)
+        found = found or listing.single.get(server_id) or await self._get(server_id)
+        if isinstance(found, Gone | Unknown):
+            return found
+        return await self.instance(node, found, servers)
+
+    def label(self, machine: Json) -> str:
+        return text(machine.get("id"))
+
+    async def instance(self, node: Node, machine: Json, listing: Servers) -> Answer:
+        region = self._api.region
+        answer = read_server(machine, self._networking, region)
+        if not isinstance(answer, Instance):
+            return answer
+        in_id = region if self._is_regional else ""
+        own = node.provider_id or ids.provider_id(answer.provider_id, in_id)
+        return replace(answer, provider_id=own)
+
+    async def _get(self, server_id: str) -> Json | Gone | Unknown:
+        """By ID: a server may have another name than its Node."""
         try:
             answer = await self._api.get("GetServer", "compute", f"/servers/{server_id}")
         except NotFound as error:
@@ -114,38 +146,21 @@ class OpenStackInstances:
         server = dict(mapping(answer.get("server")))
         if text(server.get("id")).lower() != server_id:
             return Unknown(f"Nova's answer is not about server {server_id}")
-        return self._read(server, node)
+        return server
 
-    async def _list_all(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-        """From all servers of the project: what a complete list leaves out is gone."""
-        servers = await self._servers()
-        count = len(servers.by_id)
-        if count:
-            gone = Gone(f"none of the {count} servers that Nova lists has this ID or name")
-            return {node.name: self._find(node, servers) or gone for node in nodes}
-        # A wrong project, or a policy: an empty list says nothing about Nodes.
-        some = [node for node in nodes if node.provider_id][:MAX_SINGLE_READS]
-        read = await asyncio.gather(*map(self._get, some))
-        unknown = {node.name: Unknown("Nova lists no server at all") for node in nodes}
-        return unknown | {node.name: one for node, one in zip(some, read, strict=True)}
-
-    async def _servers(self, **query: str) -> Servers:
-        """The servers of the project that the query selects."""
-        path = "/servers/detail"
-        servers = Servers()
-        for record in await self._api.pages("ListServers", "compute", path, "servers", **query):
-            servers.by_id[text(record.get("id")).lower()] = record
-            servers.by_name[text(record.get("name"))].append(record)
+    async def _read_all(self) -> Servers:
+        servers = Servers(is_all=True)
+        servers.add(await self._list())
         return servers
 
-    def _read(self, server: Json, node: Node) -> Answer:
-        region = self._api.region
-        answer = read_server(server, self._networking, region)
-        if not isinstance(answer, Instance):
-            return answer
-        in_id = region if self._is_regional else ""
-        own = node.provider_id or ids.provider_id(answer.provider_id, in_id)
-        return replace(answer, provider_id=own)
+    async def _list(self, **query: str) -> Sequence[Json]:
+        """The servers of the project that the query selects."""
+        path = "/servers/detail"
+        return await self._api.pages("ListServers", "compute", path, "servers", **query)
+
+
+def none_of(servers: Servers) -> Gone:
+    return Gone(f"none of the {len(servers.by_id)} servers that Nova lists has this ID or name")
 
 
 def names_filters(names: Sequence[str]) -> Iterator[str]:

@@ -1,10 +1,9 @@
 """What Proxmox says about Nodes: one list of each cluster for all, and three answers, never two."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from ccm.cloud.lookup import describe_in_batches, read_each
-from ccm.errors import CloudError
+from ccm.cloud.lookup import read_each
+from ccm.cloud.machines import MachineLookup
 from ccm.model.cloud import Answer, Instance, PowerState, Unknown
 from ccm.model.objects import Node, label_value
 from ccm.providers.proxmox import ids
@@ -16,7 +15,6 @@ from ccm.providers.proxmox.inventory import (
     Identity,
     Inventory,
     ListedMachine,
-    MachineList,
 )
 from ccm.providers.proxmox.search import Found, Search
 
@@ -26,10 +24,10 @@ LABELS = "topology.proxmox.sinextra.dev/"
 POWER_STATES = {RUNNING: PowerState.RUNNING, STOPPED: PowerState.STOPPED}
 
 
-class ProxmoxInstances:
+class ProxmoxInstances(MachineLookup[Search, Found]):
     """Looks Nodes up by the VMID or UUID in their provider ID, or by name while they have none."""
 
-    batch_size = BATCH
+    provider_ids, batch_size = ids.PROVIDER_IDS, BATCH
 
     def __init__(self, inventories: Sequence[Inventory], config: ProxmoxConfig) -> None:
         self._inventories = {one.region: one for one in inventories}
@@ -48,7 +46,7 @@ class ProxmoxInstances:
                 return ids.numbered(self._region(region), vmid)
             case ids.ByUuid(uuid):
                 return ids.by_uuid(uuid)
-        return provider_id
+        return ""
 
     async def missing_permissions(self) -> list[str]:
         """The rights that the tokens lack, by cluster."""
@@ -57,34 +55,20 @@ class ProxmoxInstances:
             found += await inventory.missing_permissions(self._agents[region].is_asked)
         return found
 
-    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """Answer for each Node, from one list of each cluster; new ones cost a read more, once."""
-        return await describe_in_batches(
-            self.batch_size, nodes, self._why_unknown, self._describe_batch
-        )
-
     def _region(self, written: str) -> str:
         """An old provider ID has no region: it is of the only cluster."""
         only = next(iter(self._inventories)) if len(self._inventories) == 1 else ""
         return written or only
 
-    def _why_unknown(self, node: Node) -> str:
-        """Why nothing can be asked about a Node; empty when it can."""
-        provider_id = node.provider_id
-        if node.is_foreign(ids.PROVIDER_IDS):
-            return f"provider ID {provider_id} is of another cloud"
-        named = ids.parse(provider_id)
-        if provider_id and named is None:
-            return f"provider ID {provider_id} names no machine"
+    def why_not_asked(self, node: Node) -> str:
+        named = ids.parse(node.provider_id)
         if isinstance(named, ids.Numbered) and self._region(named.region) not in self._inventories:
-            return f"provider ID {provider_id} is in no cluster of the configuration"
-        return ""
+            return f"provider ID {node.provider_id} is in no cluster of the configuration"
+        return super().why_not_asked(node)
 
-    async def _describe_batch(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-        search = Search(await self._read(nodes), self._inventories)
-        found = await asyncio.gather(*(self._find(node, search) for node in nodes))
+    async def prepare(self, machines: Sequence[Found], listing: Search) -> None:
+        """Ask the guests for their addresses."""
         for region, agents in self._agents.items():
-            machines = [one for one in found if isinstance(one, Found)]
             await agents.ask(
                 [
                     (one.machine, one.identity)
@@ -94,48 +78,53 @@ class ProxmoxInstances:
                     and one.machine.status == RUNNING
                 ]
             )
-        return {
-            node.name: self._answer(node, one) if isinstance(one, Found) else one
-            for node, one in zip(nodes, found, strict=True)
-        }
 
-    async def _read(self, nodes: Sequence[Node]) -> dict[str, MachineList | CloudError]:
-        """The lists of the clusters that these Nodes may be in; raises when none could be read."""
+    async def read(self, nodes: Sequence[Node]) -> Search:
+        """One list of each cluster that these Nodes may be in."""
         named = [ids.parse(node.provider_id) for node in nodes]
         regions = {self._region(one.region) for one in named if isinstance(one, ids.Numbered)}
         is_anywhere = any(not isinstance(one, ids.Numbered) for one in named)
         asked = [one for one in self._inventories if is_anywhere or one in regions]
-        return await read_each({region: self._inventories[region].read() for region in asked})
+        lists = await read_each({region: self._inventories[region].read() for region in asked})
+        return Search(lists, self._inventories)
 
-    async def _find(self, node: Node, search: Search) -> Found | Answer:
-        try:
-            match ids.parse(node.provider_id):
-                case ids.Numbered(region, vmid):
-                    return await search.by_vmid(node, self._region(region), vmid)
-                case ids.ByUuid(uuid):
-                    return await search.by_uuid(node, uuid)
-            return await search.by_name(node)
-        except CloudError as error:
-            return Unknown(str(error))
+    async def find(self, node: Node, listing: Search) -> Sequence[Found] | Answer:
+        """New ones cost a read more, once."""
+        match ids.parse(node.provider_id):
+            case ids.Numbered(region, vmid):
+                return await listing.by_vmid(node, self._region(region), vmid)
+            case ids.ByUuid(uuid):
+                return await listing.by_uuid(node, uuid)
+        return await listing.by_name(node)
 
-    def _answer(self, node: Node, found: Found) -> Answer:
+    async def prove_gone(self, node: Node, listing: Search) -> Answer:
+        """By the host that it was on last; or every machine was read, and has another UUID."""
+        match ids.parse(node.provider_id):
+            case ids.Numbered(region, vmid):
+                return await listing.prove_vmid(self._region(region), vmid)
+            case ids.ByUuid(uuid):
+                return await listing.prove_uuid(uuid)
+        return Unknown("a Node without a provider ID is never gone")
+
+    async def instance(self, node: Node, found: Found, listing: Search) -> Answer:
         machine, region = found.machine, found.inventory.region
         identity = found.identity
-        provider_id = node.provider_id or ids.numbered(region, machine.vmid)
-        if not node.provider_id and self._config.has_uuid_ids:
-            if not identity or not identity.uuid:
-                return Unknown(f"machine {machine.vmid} of {region} has no UUID in its smbios1")
-            provider_id = ids.by_uuid(identity.uuid)
+        numbered, uuid = ids.numbered(region, machine.vmid), identity.uuid if identity else ""
+        if self._config.has_uuid_ids and not (node.provider_id or uuid):
+            return Unknown(f"machine {machine.vmid} of {region} has no UUID in its smbios1")
+        by_uuid = ids.by_uuid(uuid) if uuid else ""
+        own = by_uuid if self._config.has_uuid_ids else numbered
         told = self._agents[region].told(machine, identity)
         labels = {f"{LABELS}region": label_value(region), f"{LABELS}zone": machine.host}
         return Instance(
-            provider_id=provider_id,
+            provider_id=node.provider_id or own,
             type=type_of(machine, identity),
             zone=machine.host,
             region=label_value(region),
             addresses=addresses_of(node, told, self._config.network),
             labels=labels,
             power=POWER_STATES.get(machine.status, PowerState.UNKNOWN),
+            aliases=tuple(filter(None, (numbered, by_uuid))),
         )
 
 

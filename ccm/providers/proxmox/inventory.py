@@ -9,9 +9,10 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ccm.cloud.lookup import SharedRead
+from ccm.cloud.machines import Listing, join_reasons
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import UUID
@@ -58,16 +59,12 @@ class Identity:
     macs: frozenset[str]
 
 
-@dataclass(slots=True)
-class MachineList:
-    """The list as it was read; `doubts` are why something may be missing in it."""
-
-    by_id: dict[int, ListedMachine] = field(default_factory=dict)
-    doubts: list[str] = field(default_factory=list)
+class MachineList(Listing[int, ListedMachine]):
+    """The list as it was read."""
 
     def virtual_machines(self) -> list[ListedMachine]:
         """What may be a Node: no template, no container."""
-        return [one for one in self.by_id.values() if one.kind == VM and not one.is_template]
+        return [one for one in self.records if one.kind == VM and not one.is_template]
 
 
 class Inventory:
@@ -115,7 +112,7 @@ class Inventory:
 
     # Whether a machine that the list lacks is gone
 
-    async def doubts(self) -> list[str]:
+    async def why_incomplete(self) -> list[str]:
         """Why a list of now may lack something although it was read: quorum, and rights."""
         try:
             status = objects(await self.api.get("GetClusterStatus", "/cluster/status"))
@@ -133,8 +130,8 @@ class Inventory:
     async def why_kept(self, vmid: int) -> str:
         """Why a machine that the list lacks may be there all the same; empty when it is gone.
 
-        After `doubts` had none, the host it was on last is asked, or each where that is not known,
-        and then the list once more: it may have moved.
+        After `why_incomplete` gave no reason, the host it was on last is asked, or each where that
+        is not known, and then the list once more: it may have moved.
         """
         hosts = [one for one in self._members if one == self._hosts.get(vmid)] or self._members
         if not hosts:
@@ -147,7 +144,11 @@ class Inventory:
         except CloudError as error:
             return str(error)
         is_back = vmid in again.by_id
-        return f"machine {vmid} is in the list again" if is_back else "; ".join(again.doubts)
+        return (
+            f"machine {vmid} is in the list again"
+            if is_back
+            else join_reasons(again.incomplete_reasons)
+        )
 
     async def _why_on(self, host: str, vmid: int) -> str:
         """Why a machine may be on this host; empty when that says that it has none."""
@@ -175,16 +176,20 @@ NEEDS_AUDIT = f"{AUDIT_MACHINES} on /vms, propagated"
 
 
 def read_list(answer: object) -> MachineList:
-    """The records of a list; one that is not understood is a doubt."""
+    """The records of a list; one that is not understood makes it incomplete."""
     if not isinstance(answer, list):
         raise CloudError("ListMachines: the answer is no list")
     found = MachineList()
     for raw in answer:
         machine = read_machine(mapping(raw))
         if machine is None:
-            found.doubts.append("ListMachines: a machine in the answer is not understood")
+            found.incomplete_reasons.append(
+                "ListMachines: a machine in the answer is not understood"
+            )
         elif found.by_id.setdefault(machine.vmid, machine) is not machine:
-            found.doubts.append(f"ListMachines: machine {machine.vmid} is in the answer twice")
+            found.incomplete_reasons.append(
+                f"ListMachines: machine {machine.vmid} is in the answer twice"
+            )
     return found
 
 

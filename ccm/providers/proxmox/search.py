@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ccm.cloud.machines import join_reasons
 from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import UUID, Answer, Gone, Unknown
 from ccm.model.objects import Node
@@ -27,6 +28,9 @@ class Found:
     machine: ListedMachine
     identity: Identity | None = None
 
+    def __str__(self) -> str:
+        return f"{self.machine.vmid} of {self.inventory.region}"
+
 
 class Search:
     """Finds the machines of the Nodes of one batch in the lists that were read for it."""
@@ -39,27 +43,27 @@ class Search:
         self._inventories = inventories
         self._lists = {key: one for key, one in lists.items() if isinstance(one, MachineList)}
         self._failed = {key: str(one) for key, one in lists.items() if isinstance(one, CloudError)}
-        self._doubts: dict[str, asyncio.Task[list[str]]] = {}
+        self._incomplete: dict[str, asyncio.Task[list[str]]] = {}
 
-    async def by_vmid(self, node: Node, region: str, vmid: int) -> Found | Answer:
+    async def by_vmid(self, node: Node, region: str, vmid: int) -> Sequence[Found] | Answer:
         """The machine of this number, if it is still the one with the Node's UUID."""
         if region in self._failed:
             return Unknown(self._failed[region])
         inventory = self._inventories[region]
         machine = self._lists[region].by_id.get(vmid)
         if machine is None:
-            return await self._prove_gone(inventory, vmid)
+            return []
         if machine.kind == CONTAINER or machine.is_template:
             what = "container" if machine.kind == CONTAINER else "template"
             return Unknown(f"machine {vmid} of {region} is a {what}, which is no Node's")
-        if not system_uuid(node):
-            return Found(inventory, machine, inventory.known_identity(machine))
+        if not (system_uuid(node) or node.is_uninitialized):
+            return [Found(inventory, machine, inventory.known_identity(machine))]
         found = await self._with_identity(inventory, machine)
-        if not is_of(found, node):
+        if system_uuid(node) and not is_of(found, node):
             return Unknown(f"machine {vmid} of {region} is another one: it has not the Node's UUID")
-        return found
+        return [found]
 
-    async def by_name(self, node: Node) -> Found | Answer:
+    async def by_name(self, node: Node) -> Sequence[Found] | Answer:
         """The one machine of this name and UUID, or else the one of this UUID."""
         named = self._named(node)
         if uuid := system_uuid(node):
@@ -67,28 +71,31 @@ class Search:
             found = self._with_known(found, uuid) or await self._search(uuid)
         else:
             found = [Found(inventory, machine) for inventory, machine in named]
-        if len(found) > 1:
-            return _several(node, found)
-        if not found or (self._failed and not uuid):
+        is_unsure = len(found) == 1 and self._failed and not uuid
+        if not found or is_unsure:
             return Unknown(self._why_not_found(node))
-        one = found[0]
-        return one if one.identity else _with_known_identity(one)
+        return [one if one.identity else _with_known_identity(one) for one in found]
 
-    async def by_uuid(self, node: Node, uuid: str) -> Found | Answer:
-        """The one machine with this UUID; gone when every machine was read, and has another."""
+    async def by_uuid(self, node: Node, uuid: str) -> Sequence[Found]:
+        """The machines with this UUID."""
         found = await self._of_uuid(self._named(node), uuid, is_sure=True)
-        found = self._with_known(found, uuid) or await self._search(uuid)
-        if len(found) > 1:
-            return _several(node, found)
-        if found:
-            return found[0]
-        doubts = [*self._failed.values()] or await self._doubts_of_uuids()
-        if doubts:
-            return Unknown("; ".join(doubts[:3]))
-        return Gone(f"no machine of any cluster has UUID {uuid}")
+        return self._with_known(found, uuid) or await self._search(uuid)
 
-    async def _doubts_of_uuids(self) -> list[str]:
-        """Why a UUID may be there although no machine in the lists has it, once all were read."""
+    async def prove_vmid(self, region: str, vmid: int) -> Answer:
+        """Whether a machine that the list of its cluster lacks is gone."""
+        inventory = self._inventories[region]
+        reasons = self._lists[region].incomplete_reasons or await self._why_incomplete(inventory)
+        why = join_reasons(reasons) or await inventory.why_kept(vmid)
+        gone = Gone(f"{region} has no machine {vmid}, by its list and by its last host")
+        return Unknown(why) if why else gone
+
+    async def prove_uuid(self, uuid: str) -> Answer:
+        """Whether no machine has this UUID, once the identities of all were read."""
+        why = join_reasons(self._failed.values() or await self._why_unread())
+        return Unknown(why) if why else Gone(f"no machine of any cluster has UUID {uuid}")
+
+    async def _why_unread(self) -> list[str]:
+        """Why a UUID may be there although no machine in the lists has it."""
         found = list[str]()
         for inventory, machine in self._all():
             identity = inventory.known_identity(machine)
@@ -96,9 +103,9 @@ class Search:
                 found.append(f"machine {machine.vmid} of {inventory.region} has no UUID")
         for region, inventory in self._inventories.items():
             before = self._lists[region]
-            found += before.doubts or await self._doubts_of(inventory)
+            found += before.incomplete_reasons or await self._why_incomplete(inventory)
             after = await inventory.read_again()
-            if after.doubts or after.by_id.keys() != before.by_id.keys():
+            if after.incomplete_reasons or after.by_id.keys() != before.by_id.keys():
                 found.append(f"the machines of {region} changed meanwhile")
         return found
 
@@ -154,19 +161,12 @@ class Search:
                 raise CloudError(str(moved)) from moved
             return Found(inventory, again, await inventory.identity(again))
 
-    async def _prove_gone(self, inventory: Inventory, vmid: int) -> Answer:
-        doubts = self._lists[inventory.region].doubts or await self._doubts_of(inventory)
-        if doubts:
-            return Unknown("; ".join(doubts[:3]))
-        if why := await inventory.why_kept(vmid):
-            return Unknown(why)
-        return Gone(f"{inventory.region} has no machine {vmid}, by its list and by its last host")
-
-    async def _doubts_of(self, inventory: Inventory) -> list[str]:
+    async def _why_incomplete(self, inventory: Inventory) -> list[str]:
         """Once for all Nodes of a batch."""
-        if inventory.region not in self._doubts:
-            self._doubts[inventory.region] = asyncio.create_task(inventory.doubts())
-        return await self._doubts[inventory.region]
+        if inventory.region not in self._incomplete:
+            checks = asyncio.create_task(inventory.why_incomplete())
+            self._incomplete[inventory.region] = checks
+        return await self._incomplete[inventory.region]
 
     def _why_not_found(self, node: Node) -> str:
         """What a person can do about a Node without a machine, which is never called gone."""
@@ -181,11 +181,6 @@ class Search:
         if containers:
             return f"machine {containers[0].vmid} is a container; Nodes are virtual machines"
         return f"no virtual machine that the token may see is {node.name}"
-
-
-def _several(node: Node, found: Sequence[Found]) -> Unknown:
-    where = ", ".join(sorted(f"{one.machine.vmid} of {one.inventory.region}" for one in found))
-    return Unknown(f"several machines are node {node.name}: {where}")
 
 
 def _with_known_identity(found: Found) -> Found:

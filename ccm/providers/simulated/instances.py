@@ -2,13 +2,16 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from ccm.cloud.lookup import Lookup, look_up_async, one_answer
+from ccm.cloud.lookup import read_each
+from ccm.cloud.machines import MachineLookup
+from ccm.cloud.shared_read import SharedRead
+from ccm.errors import CloudError
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.model.objects import Node, mapping, objects, text
-from ccm.providers.simulated.api import LookupResult, SimulatedApi
+from ccm.providers.simulated.api import SimulatedApi
 
 SCHEME = "simulated"
 PROVIDER_IDS = re.compile(f"{SCHEME}://.*")
@@ -20,61 +23,88 @@ QUERYABLE_VALUE = re.compile(r"[A-Za-z0-9._-]+")
 """What may stand in a comma-separated query; it holds every node name and machine id."""
 
 
-class SimulatedInstances:
+Found = Mapping[tuple[str, str], Sequence[Instance] | Answer]
+"""By what was asked for, an ID or a name, and its value."""
+
+
+class SimulatedInstances(MachineLookup[Found, Instance]):
     """Looks Nodes up by provider ID, or by name while they have none."""
+
+    provider_ids = PROVIDER_IDS
 
     def __init__(self, api: SimulatedApi, batch_size: int) -> None:
         self.batch_size = batch_size
         self._api = api
+        self._read_names = SharedRead(partial(self._look_up, "name"), batch_size)
 
-    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """Answer for each Node; a call that failed makes only its own Nodes `Unknown`."""
-        by_id: dict[str, str] = {}
-        by_name: dict[str, str] = {}
-        answers: dict[str, Answer] = {}
+    def machine_of(self, provider_id: str) -> str:
+        machine_id = provider_id.removeprefix(f"{SCHEME}://")
+        return machine_id if QUERYABLE_VALUE.fullmatch(machine_id) else ""
+
+    def why_not_asked(self, node: Node) -> str:
+        is_askable = node.provider_id or QUERYABLE_VALUE.fullmatch(node.name)
+        return super().why_not_asked(node) if is_askable else f"{node.name!r} names no machine"
+
+    async def read(self, nodes: Sequence[Node]) -> Found:
+        """One call for those that have an ID, and one for the others."""
+        asked = defaultdict[str, list[str]](list)
         for node in nodes:
-            machine_id = node.provider_id.removeprefix(f"{SCHEME}://")
-            if node.is_foreign(PROVIDER_IDS):
-                answers[node.name] = Unknown(f"provider ID {node.provider_id} is of another cloud")
-            elif not QUERYABLE_VALUE.fullmatch(machine_id if node.provider_id else node.name):
-                answers[node.name] = Unknown(f"{node.provider_id or node.name!r} names no machine")
-            elif node.provider_id:
-                by_id[node.name] = machine_id
-            else:
-                by_name[node.name] = node.name
-        ids = Lookup(by_id, partial(self._look_up, "id"))
-        names = Lookup(by_name, partial(self._look_up, "name"))
-        return answers | await look_up_async(self.batch_size, ids, names)
+            key, value = self._question(node)
+            asked[key].append(value)
+        found = dict[tuple[str, str], Sequence[Instance] | Answer]()
+        reads = {key: self._look_up(key, values) for key, values in asked.items()}
+        for key, result in (await read_each(reads)).items():
+            for value in asked[key]:
+                found[key, value] = (
+                    Unknown(str(result)) if isinstance(result, CloudError) else result[value]
+                )
+        return found
 
-    async def confirm_gone(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """The same by the names of Nodes that have an ID: the machine of that name is another."""
-        names = {node.name: node.name for node in nodes if QUERYABLE_VALUE.fullmatch(node.name)}
-        found = await look_up_async(self.batch_size, Lookup(names, partial(self._look_up, "name")))
-        return {
-            node.name: Gone(f"machine {node.name} is {answer.provider_id}")
-            if isinstance(answer := found.get(node.name), Instance)
-            and answer.provider_id != node.provider_id
-            else answer or Unknown(f"{node.name!r} names no machine")
-            for node in nodes
-        }
+    async def find(self, node: Node, listing: Found) -> Sequence[Instance] | Answer:
+        return listing[self._question(node)]
 
-    async def _look_up(self, key: str, values: Sequence[str]) -> Mapping[str, Answer]:
-        return read_answers(await self._api.machines(f"{key}s", values), key)
+    async def instance(self, node: Node, machine: Instance, listing: Found) -> Answer:
+        return machine
+
+    def label(self, machine: Instance) -> str:
+        return machine.provider_id
+
+    async def prove_gone(self, node: Node, listing: Found) -> Answer:
+        """By the Node's name: the machine of that name is another."""
+        if not QUERYABLE_VALUE.fullmatch(node.name):
+            return Unknown(f"{node.name!r} names no machine")
+        named = (await self._read_names(node.name))[node.name]
+        if not isinstance(named, Sequence):
+            return named
+        same = [one for one in named if one.provider_id == node.provider_id]
+        return same[0] if same else Gone(f"machine {node.name} is {named[0].provider_id}")
+
+    def _question(self, node: Node) -> tuple[str, str]:
+        if node.provider_id:
+            return "id", self.machine_of(node.provider_id)
+        return "name", node.name
+
+    async def _look_up(
+        self, key: str, values: Sequence[str]
+    ) -> Mapping[str, Sequence[Instance] | Answer]:
+        result = await self._api.machines(f"{key}s", values)
+        records = defaultdict[str, list[Answer]](list)
+        for fields in map(mapping, result.records):
+            records[text(fields.get(key))].append(read_machine(fields))
+        return {value: one_found(value, records[value], result.not_found) for value in values}
 
 
-def read_answers(result: LookupResult, key: str) -> dict[str, Answer]:
-    """What one call says about machines, by the field that was asked for."""
-    found: dict[str, list[Answer]] = defaultdict(list)
-    for fields in map(mapping, result.records):
-        found[text(fields.get(key))].append(read_machine(fields))
-    answers = {
-        value: one_answer(some, f"machines are named {value}") for value, some in found.items()
-    }
-    for value in result.not_found:
+def one_found(
+    value: str, found: Sequence[Answer], not_found: Collection[str]
+) -> Sequence[Instance] | Answer:
+    """What one call says about the machines of this ID or name."""
+    if value in not_found:
         contradiction = f"the cloud says both that {value} is there and that it is not"
-        absent = Gone(f"the cloud has no machine {value}")
-        answers[value] = Unknown(contradiction) if value in found else absent
-    return answers
+        return Unknown(contradiction) if found else Gone(f"the cloud has no machine {value}")
+    there = [one for one in found if isinstance(one, Instance)]
+    unknown = [one for one in found if isinstance(one, Unknown)]
+    left_out = Unknown(f"the cloud's answer leaves {value} out")
+    return there if there and not unknown else (*unknown, *found, left_out)[0]
 
 
 def read_machine(fields: Mapping[str, object]) -> Answer:

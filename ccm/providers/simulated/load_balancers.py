@@ -6,8 +6,8 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote
 
-from ccm.cloud.gate import BatchedReads
 from ccm.cloud.lookup import batches
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, text
@@ -38,7 +38,7 @@ class SimulatedLoadBalancers:
     def __init__(self, api: SimulatedApi, cluster: str, page_size: int) -> None:
         self._api, self._cluster, self.batch_size = api, cluster, page_size
         self._absent: dict[str, float] = {}  # backends without a machine, until when to believe it
-        self._look_up = BatchedReads(page_size, self._read_named)
+        self._look_up = SharedRead(self._read_named, page_size)
 
     def name_for(self, service: Service) -> str:
         return service.default_balancer_name

@@ -1,10 +1,10 @@
 """What vCenter says about Nodes: one read of each for all of them, and three answers, never two."""
 
-import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from ccm.cloud.lookup import describe_in_batches, read_each
+from ccm.cloud.lookup import read_each
+from ccm.cloud.machines import MAX_REASONS, MachineLookup
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Instance, NodeAddress, Unknown
 from ccm.model.objects import Node
@@ -12,7 +12,7 @@ from ccm.providers.vsphere import ids
 from ccm.providers.vsphere.addresses import NoAddress, addresses_of
 from ccm.providers.vsphere.config import VsphereConfig
 from ccm.providers.vsphere.guest_os import guest_os
-from ccm.providers.vsphere.inventory import MAX_DOUBTS, Inventory, InventoryReader, Machine
+from ccm.providers.vsphere.inventory import InventoryReader, Machine
 from ccm.providers.vsphere.search import Found, Search
 from ccm.providers.vsphere.tags import Tag, TagReader
 from ccm.providers.vsphere.vcenter import VCenterApi
@@ -23,10 +23,10 @@ log = logging.getLogger(__name__)
 BATCH = 500  # Nodes; a read has all machines anyway
 
 
-class VsphereInstances:
+class VsphereInstances(MachineLookup[Search, Found]):
     """Looks Nodes up by the UUID in their provider ID; new ones by the kubelet's, or by name."""
 
-    batch_size = BATCH
+    provider_ids, batch_size = ids.PROVIDER_IDS, BATCH
 
     def __init__(self, apis: Sequence[VCenterApi], config: VsphereConfig) -> None:
         self._readers = {api.name: InventoryReader(api) for api in apis}
@@ -36,42 +36,41 @@ class VsphereInstances:
         self._logged: dict[str, str] = {}  # by Node, why it keeps what it has
 
     def machine_of(self, provider_id: str) -> str:
-        """The provider ID as we write it; the UUID may stand in it in capitals."""
+        """By its UUID in small letters, whichever order of bytes it is written in."""
         uuid = ids.parse(provider_id)
-        return ids.by_uuid(uuid) if uuid else provider_id
+        return ids.by_uuid(min(uuid, ids.swapped(uuid))) if uuid else ""
 
     async def missing_permissions(self) -> list[str]:
         """The rights that the logins lack, by vCenter, and what they do not see besides."""
         found = list[str]()
         for reader in self._readers.values():
             inventory = await reader.read()
-            found += await reader.missing_permissions(inventory) + inventory.doubts[:MAX_DOUBTS]
+            found += (
+                await reader.missing_permissions(inventory)
+                + inventory.incomplete_reasons[:MAX_REASONS]
+            )
         return found
 
-    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """Answer for each Node, from one read of each vCenter and one of the tags that matter."""
-        return await describe_in_batches(self.batch_size, nodes, _why_unknown, self._describe_batch)
+    async def read(self, nodes: Sequence[Node]) -> Search:
+        """One read of each vCenter."""
+        read = await read_each({name: one.read() for name, one in self._readers.items()})
+        return Search(read, self._readers)
 
-    async def _describe_batch(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-        search = Search(await self._read(), self._readers)
-        answers = await asyncio.gather(*(self._find(node, search) for node in nodes))
-        found = [one for one in answers if isinstance(one, Found)]
-        topologies = await self._topologies(found)
-        return {
-            node.name: self._answer(node, one, topologies[one.machine.moid, one.inventory.vcenter])
-            if isinstance(one, Found)
-            else one
-            for node, one in zip(nodes, answers, strict=True)
-        }
-
-    async def _read(self) -> dict[str, Inventory | CloudError]:
-        """All vCenters; raises when none could be read."""
-        return await read_each({name: one.read() for name, one in self._readers.items()})
-
-    async def _find(self, node: Node, search: Search) -> Found | Answer:
+    async def find(self, node: Node, listing: Search) -> Sequence[Found] | Answer:
         if not node.provider_id:
-            return search.by_node(node)
-        return await search.by_uuid(ids.parse(node.provider_id))
+            return listing.by_node(node)
+        return listing.by_uuid(ids.parse(node.provider_id))
+
+    async def prepare(self, machines: Sequence[Found], listing: Search) -> None:
+        """One read of the tags that matter."""
+        listing.topologies = await self._topologies(machines)
+
+    async def why_incomplete(self, nodes: Sequence[Node], listing: Search) -> Sequence[str]:
+        """Also rights that the login lacks."""
+        return await listing.why_incomplete()
+
+    async def prove_gone(self, node: Node, listing: Search) -> Answer:
+        return await listing.prove_gone(ids.parse(node.provider_id))
 
     async def _topologies(self, found: Sequence[Found]) -> dict[tuple[str, str], Topology]:
         """Of all machines, by their IDs and vCenters; each vCenter is asked once for all."""
@@ -96,22 +95,23 @@ class VsphereInstances:
                 )
         return topologies
 
-    def _answer(self, node: Node, found: Found, topology: Topology) -> Answer:
+    async def instance(self, node: Node, found: Found, listing: Search) -> Answer:
         """A new Node waits until all is known of it; one that is initialized keeps what it has."""
         machine, addresses = found.machine, tuple[NodeAddress, ...]()
+        topology = listing.topologies[machine.moid, found.inventory.vcenter]
         if machine.unread:
             return Unknown(f"machine {found}: {', '.join(machine.unread)} cannot be read")
         if not machine.uuid:
             return Unknown(f"machine {found} tells no UUID")
-        doubts = [topology.why_not] if topology.why_not else []
+        reasons = [topology.why_not] if topology.why_not else []
         try:
             families = self._families[found.inventory.vcenter]
             addresses = addresses_of(
                 node.name, machine.nics, machine.metadata, self._config, families
             )
         except NoAddress as none:
-            doubts.append(str(none))
-        why = f"machine {found}: {'; '.join(doubts)}" if doubts else ""
+            reasons.append(str(none))
+        why = f"machine {found}: {'; '.join(reasons)}" if reasons else ""
         if why and node.is_uninitialized:
             return Unknown(why)
         self._log_once(node.name, why)
@@ -132,16 +132,6 @@ class VsphereInstances:
         elif self._logged.get(node) != why:
             log.warning("node keeps what it has", extra={"node": node, "why": why})
             self._logged[node] = why
-
-
-def _why_unknown(node: Node) -> str:
-    """Why nothing can be asked about a Node; empty when it can."""
-    provider_id = node.provider_id
-    if node.is_foreign(ids.PROVIDER_IDS):
-        return f"provider ID {provider_id} is of another cloud"
-    if provider_id and not ids.parse(provider_id):
-        return f"provider ID {provider_id} names no machine"
-    return ""
 
 
 def type_of(machine: Machine) -> str:

@@ -18,7 +18,6 @@ from ccm.providers.vsphere import ids
 from ccm.providers.vsphere.soap import NoSuchObject
 from ccm.providers.vsphere.vcenter import Session, VCenterApi
 
-MAX_DOUBTS = 3  # that are told at once
 PAGE = 1000  # objects; vCenter may give fewer, and a token for the rest
 PLACE_PROPERTIES = ("name", "parent")
 METADATA = 'config.extraConfig["guestinfo.metadata"]'
@@ -120,12 +119,12 @@ class Machine:
 
 @dataclass(slots=True)
 class Inventory:
-    """All machines and places of a vCenter; `doubts` are why a machine may be missing in it."""
+    """All machines and places of a vCenter, and why a machine may be missing in it."""
 
     vcenter: str
     machines: dict[str, Machine] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
-    doubts: list[str] = field(default_factory=list)
+    incomplete_reasons: list[str] = field(default_factory=list)
     datacenters: list[Place] = field(default_factory=list)
     """Those of the configuration, or else all."""
     _by_uuid: dict[str, list[Machine]] = field(default_factory=dict)
@@ -197,19 +196,13 @@ class InventoryReader:
         """This one is a Node's: when it is missed, its managed object is looked for as well."""
         self._known[machine.uuid] = machine.moid
 
-    async def why_kept(self, uuid: str, inventory: Inventory) -> str:
-        """Why a machine that `inventory` lacks may be there all the same; empty when it is gone.
+    async def why_kept(self, uuid: str) -> str:
+        """Why a machine that is not listed may be there all the same; empty when it is gone.
 
         vCenter's index and, if it was ever seen, its managed object have to say so as well, to a
         login that may see everything.
         """
-        doubts = inventory.doubts or await self.missing_permissions(inventory)
-        if doubts:
-            return "; ".join(doubts[:MAX_DOUBTS])
-        try:
-            return await self.api.in_session(lambda session: self._look_again(session, uuid))
-        except CloudError as error:
-            return str(error)
+        return await self.api.in_session(lambda session: self._look_again(session, uuid))
 
     async def missing_permissions(self, inventory: Inventory) -> list[str]:
         """What the login may not read of where our machines can be."""
@@ -291,21 +284,25 @@ class InventoryReader:
                 parent = text(properties.get("parent"))
                 inventory.places[moid] = Place(kind, moid, name, parent)
                 if unread:
-                    inventory.doubts.append(f"{self.name}: {kind} {name or moid} cannot be read")
+                    inventory.incomplete_reasons.append(
+                        f"{self.name}: {kind} {name or moid} cannot be read"
+                    )
                 continue
             uuid = ids.read_uuid(text(properties.get("config.uuid"))) or self._uuids.get(moid, "")
             machine = Machine(moid, unquote(name), uuid, properties, unread)
             if uuid:
                 uuids[moid] = uuid
             else:
-                inventory.doubts.append(f"{self.name}: machine {name or moid} tells no UUID")
+                inventory.incomplete_reasons.append(
+                    f"{self.name}: machine {name or moid} tells no UUID"
+                )
             inventory.add(machine)
         self._uuids = uuids
         self._find_datacenters(inventory)
         return inventory
 
     def _find_datacenters(self, inventory: Inventory) -> None:
-        """By name, by path, or as `Datacenter:datacenter-3`; one that is not there is a doubt."""
+        """By name, by path, or as `Datacenter:datacenter-3`; without one it is incomplete."""
         places = [one for one in inventory.places.values() if one.kind == "Datacenter"]
         wanted = self.api.vcenter.datacenters
         inventory.datacenters = [] if wanted else places
@@ -320,9 +317,11 @@ class InventoryReader:
             inventory.datacenters += found
             if not found:
                 why = f"{self.name}: datacenter {written} is not there, or may not be seen"
-                inventory.doubts.append(why)
+                inventory.incomplete_reasons.append(why)
         if not inventory.datacenters and not wanted:
-            inventory.doubts.append(f"{self.name} has no datacenter, or none that may be seen")
+            inventory.incomplete_reasons.append(
+                f"{self.name} has no datacenter, or none that may be seen"
+            )
 
 
 def plain(value: Any) -> Any:

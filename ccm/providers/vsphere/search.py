@@ -4,11 +4,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ccm.cloud.machines import join_reasons
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.objects import Node
 from ccm.providers.vsphere import ids
-from ccm.providers.vsphere.inventory import MAX_DOUBTS, Inventory, InventoryReader, Machine
+from ccm.providers.vsphere.inventory import Inventory, InventoryReader, Machine
+from ccm.providers.vsphere.zones import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +39,36 @@ class Search:
         self._readers = readers
         self._read = {name: one for name, one in inventories.items() if isinstance(one, Inventory)}
         self._by_name: _Index | None = None
+        self.topologies: Mapping[tuple[str, str], Topology] = {}
         self._failed = [str(one) for one in inventories.values() if isinstance(one, CloudError)]
 
-    async def by_uuid(self, uuid: str) -> Found | Answer:
-        """The one machine with this UUID; gone when every vCenter says that there is none."""
-        found = self._with_uuid(uuid) or self._with_uuid(ids.swapped(uuid))
-        if len(found) > 1:
-            return Unknown(_several(f"UUID {uuid}", found))
-        if found:
-            return found[0]
-        if self._failed:
-            return Unknown("; ".join(self._failed))
+    def by_uuid(self, uuid: str) -> list[Found]:
+        """The machines with this UUID, in the order of bytes that there is one for."""
+        return self._with_uuid(uuid) or self._with_uuid(ids.swapped(uuid))
+
+    async def why_incomplete(self) -> list[str]:
+        """Why a machine may be missing in what was read."""
+        reasons = [*self._failed]
         for name, inventory in self._read.items():
-            if why := await self._readers[name].why_kept(uuid, inventory):
+            reasons += inventory.incomplete_reasons
+            reasons = reasons or await self._readers[name].missing_permissions(inventory)
+        return reasons
+
+    async def prove_gone(self, uuid: str) -> Answer:
+        """Gone when the index of every vCenter says so as well."""
+        for reader in self._readers.values():
+            if why := await reader.why_kept(uuid):
                 return Unknown(why)
         return Gone(f"no vCenter has a machine with UUID {uuid}, by its inventory and its index")
 
-    def by_node(self, node: Node) -> Found | Answer:
+    def by_node(self, node: Node) -> Sequence[Found] | Answer:
         """The one machine that is a new Node's; it is never called gone."""
         uuid = ids.read_uuid(node.system_uuid)
         forms = dict.fromkeys((uuid, ids.swapped(uuid))) if uuid else ()
         found = [one for form in forms for one in self._with_uuid(form) if self._is_ours(one)]
         found = found or self._called(node.name)
         if len(found) > 1:
-            return Unknown(_several(f"node {node.name}", found))
+            return found
         if not found:
             return Unknown(self._why_not_found(node))
         one = found[0]
@@ -68,8 +76,8 @@ class Search:
             has = f"has UUID {one.machine.uuid}, and the kubelet read {uuid}"
             return Unknown(f"machine {one} is called like the Node, and is another one: it {has}")
         if not uuid and self._failed:
-            return Unknown("; ".join(self._failed))
-        return one
+            return Unknown(join_reasons(self._failed))
+        return found
 
     def _with_uuid(self, uuid: str) -> list[Found]:
         return [
@@ -100,12 +108,8 @@ class Search:
     def _why_not_found(self, node: Node) -> str:
         """What a person can do about a Node without a machine."""
         if self._failed:
-            return "; ".join(self._failed)
+            return join_reasons(self._failed)
         uuid = f" or has UUID {node.system_uuid}" if node.system_uuid else ""
-        doubts = [doubt for one in self._read.values() for doubt in one.doubts][:MAX_DOUBTS]
+        reasons = join_reasons(why for one in self._read.values() for why in one.incomplete_reasons)
         why = f"no machine that the login may see is called {node.name} in its guest{uuid}"
-        return "; ".join([why, *doubts])
-
-
-def _several(what: str, found: Sequence[Found]) -> str:
-    return f"several machines are {what}: {', '.join(sorted(map(str, found)))}"
+        return "; ".join(filter(None, [why, reasons]))

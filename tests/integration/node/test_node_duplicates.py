@@ -4,6 +4,7 @@ import pytest
 
 from ccm.controllers import NODE
 from ccm.errors import CloudError
+from ccm.model.cloud import Instance
 from ccm.model.objects import Node
 from tests.support.nodes import Tweak, changed, created, machine, node, tainted, with_provider_id
 from workers.store import MachineHolders
@@ -98,6 +99,17 @@ def test_the_oldest_of_several_holds_a_machine_however_its_id_is_written() -> No
     assert holders.holder("a") == ""
     assert holders.update("c", node(name="c")) == set()
     assert holders.holder("c") == ""
+
+
+async def test_a_machine_that_the_cloud_knows_by_another_id_as_well_is_one() -> None:
+    """Its VMID and its UUID, say."""
+    async with world() as w:
+        w.put(node(with_provider_id("fake://1"), OLD, name="old"), answer=MACHINE)
+        asked = node(tainted, with_provider_id("fake://uuid-of-1"), NEW, name="new")
+        w.put(asked, answer=Instance("fake://uuid-of-1", aliases=("fake://1", "fake://uuid-of-1")))
+        with pytest.raises(CloudError, match="Node old is older"):
+            await sync(w, "new")
+        assert is_untouched(w, asked)
 
 
 def test_a_provider_id_that_the_provider_stumbles_over_is_a_machine_of_its_own() -> None:

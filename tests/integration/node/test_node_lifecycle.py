@@ -1,17 +1,15 @@
 """What becomes of a Node that is not Ready (rows NL1 to NL15), on both API servers."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from ccm.errors import CloudError
 from ccm.kube.client import STRATEGIC_PATCH, Kube
-from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
+from ccm.model.cloud import Answer, Gone, Instance, PowerState
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
 from tests.integration.edge_cases.servers import ApiServer
-from tests.support.cloud import Inventory
 from tests.support.deadlines import timeout, within
 from tests.support.nodes import (
     OTHER_TAINT,
@@ -80,56 +78,16 @@ async def test_a_node_whose_machine_is_gone_is_deleted(
     assert (told["node"], told["why"]) == (made.name, GONE.evidence)
 
 
-class TwoReads(Inventory):
-    """A cloud that can be asked in two ways; `listed` is what the second one says, by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.listed: dict[str, Answer] = {}
-        self.confirmed: list[list[str]] = []
-
-    async def confirm_gone(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-        self.confirmed.append([node.name for node in nodes])
-        return self.listed
-
-
-async def test_what_only_one_kind_of_read_says_deletes_no_node(api_server: ApiServer) -> None:
-    machines = TwoReads()
-    async with supervised_world(api_server.kube, machines) as w:
-        made = await put(api_server, w, is_ready("False"), OURS)
-        machines.answers[made.name], machines.listed[made.name] = GONE, RUNNING
-        await w.passes(8)
-        assert await api_server.find(made) == made.raw
-        assert w.governor.status(0.0)["counts"]["permitted"] == 0
-        assert machines.confirmed[0] == [made.name]
-        assert abs(len(machines.confirmed) - len(machines.reads)) <= 1, "they do not take turns"
-        machines.listed[made.name] = GONE
-        await until_gone(api_server, made)
-
-
-ENDED = Gone("it is terminated", is_final=True)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "is_gone", "is_final"),
-    [
-        (ENDED, ENDED, True, True),
-        (ENDED, GONE, True, False),
-        (GONE, ENDED, True, False),
-        (ENDED, RUNNING, False, False),
-        (ENDED, Unknown("throttled"), False, False),
-    ],
-)
-async def test_what_two_kinds_of_read_say_to_have_ended_is_told_in_one_pass(
-    api_server: ApiServer, first: Answer, second: Answer, is_gone: bool, is_final: bool
+@pytest.mark.parametrize("is_final", [True, False])
+async def test_what_the_cloud_says_to_have_ended_is_told_so(
+    api_server: ApiServer, is_final: bool
 ) -> None:
-    machines = TwoReads()
-    async with supervised_world(api_server.kube, machines) as w:
+    async with supervised_world(api_server.kube) as w:
         made = await put(api_server, w, is_ready("False"), OURS)
-        machines.answers[made.name], machines.listed[made.name] = first, second
+        w.machines.answers[made.name] = Gone("it is terminated", is_final=is_final)
         await w.passes()
         told = [one for one in w.proposals if one.asked][-1]
-        assert [one[4] for one in told.gone] == [is_final] * is_gone
+        assert [one[4] for one in told.gone] == [is_final]
 
 
 async def test_a_node_that_somebody_holds_is_deleted_once_and_then_left_alone(
@@ -152,15 +110,6 @@ async def test_a_node_that_somebody_holds_is_deleted_once_and_then_left_alone(
         assert found
         assert SHUTDOWN_TAINT not in {taint["key"] for taint in found["spec"]["taints"]}
         assert w.governor.status(0.0)["counts"]["permitted"] == 1
-
-
-async def test_without_a_provider_id_there_is_nothing_to_confirm(api_server: ApiServer) -> None:
-    machines = TwoReads()
-    async with supervised_world(api_server.kube, machines) as w:
-        made = await put(api_server, w, is_ready("False"))
-        machines.answers[made.name] = GONE
-        await w.passes()
-        assert machines.confirmed == []
 
 
 async def turn(api_server: ApiServer, w: SupervisedWorld, made: Node, status: str) -> None:

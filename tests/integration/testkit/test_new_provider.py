@@ -30,9 +30,6 @@ def test_what_is_written_passes_the_kit_and_its_own_tests(tmp_path: Path) -> Non
         "service changes: the provider does not honour a requested IP",
         "load balancers: this provider reads each balancer by itself",
         "provider: the adapter names no SDK",
-        "instances: the provider has one kind of read of machines",
-        "failures: the provider has one kind of read of machines",
-        "provider: the provider has one kind of read of machines",
     }
     assert "conformance of provider my-cloud" in run.output
 

@@ -307,7 +307,8 @@ def machine_of(instance: Json) -> Machine:
     )
     addresses = tuple(NodeAddress(kind, value) for kind, value in pairs if value)
     provider_id = f"aws:///{zone}/{instance['InstanceId']}"
-    return Machine(name, provider_id, instance["InstanceType"], zone, REGION, addresses)
+    aliases = instance["InstanceId"], f"aws:///{instance['InstanceId']}"
+    return Machine(name, provider_id, instance["InstanceType"], zone, REGION, addresses, aliases)
 
 
 def _instance_id(provider_id: str) -> str:

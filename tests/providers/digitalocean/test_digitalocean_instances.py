@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.objects import Json
-from ccm.providers.digitalocean.instances import DropletInstances
 from tests.labs.digitalocean.records import networks
 from tests.labs.digitalocean.server import OTHER_TOKEN, VPC, DigitalOcean
 from tests.providers.digitalocean.adapter import config_of
@@ -81,13 +79,7 @@ async def test_a_droplet_that_is_destroyed_is_gone_by_two_reads(
     del do.droplets[ended["id"]]
     answers = await cloud.describe(kept, host(ended))
     assert isinstance(answers["ended"], Gone)
-    confirmed = await confirm(cloud, host(ended))
-    assert isinstance(confirmed["ended"], Gone)
-
-
-async def confirm(cloud: Started, *nodes: Any) -> Any:
-    assert isinstance(cloud.instances, DropletInstances)
-    return await invoke(cloud.instances.confirm_gone, nodes)
+    assert do.requests[-1][1] == f"/v2/droplets/{ended['id']}"
 
 
 async def test_a_token_of_another_team_makes_nobody_gone(
@@ -101,10 +93,9 @@ async def test_a_token_of_another_team_makes_nobody_gone(
     foreign = await Started(config).start()
 
     async def check_nobody_is_gone() -> None:
-        for answers in (await foreign.describe(*nodes), await confirm(foreign, *nodes)):
-            for answer in answers.values():
-                assert isinstance(answer, Unknown)
-                assert "another team" in answer.why
+        for answer in (await foreign.describe(*nodes)).values():
+            assert isinstance(answer, Unknown)
+            assert "another team" in answer.why
 
     await check_nobody_is_gone()
     file.write_text("dop_v1_cluster")
@@ -122,9 +113,7 @@ async def test_the_last_droplet_goes_only_where_the_vpc_tells_the_team(
     with_vpc = await Started(config_of(do, f"vpc-id = {VPC}")).start()
     del do.droplets[only["id"]]
     assert isinstance(await cloud.describe_one(host(only)), Unknown)
-    assert isinstance((await confirm(cloud, host(only)))["only"], Unknown)
     assert isinstance(await with_vpc.describe_one(host(only)), Gone)
-    assert isinstance((await confirm(with_vpc, host(only)))["only"], Gone)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +138,6 @@ async def test_a_failure_makes_nobody_gone(
     do.fault = fault
     with pytest.raises(CloudError):
         await cloud.describe(*nodes)
-    answers = await confirm(cloud, *nodes)
-    assert all(isinstance(one, Unknown) for one in answers.values())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from ccm.model.objects import Json
 from ccm.providers.digitalocean.api import DigitalOceanApi
 from ccm.providers.digitalocean.config import GlobalSection
 from ccm.providers.digitalocean.firewall_plan import Inbound
-from ccm.providers.digitalocean.instances import DropletInstances
 from ccm.providers.digitalocean.lb.annotations import PREFIX
 from tests.labs.digitalocean.prism import proxy
 from tests.labs.digitalocean.server import TOKEN, VPC, DigitalOcean
@@ -35,10 +34,6 @@ async def use_everything(do: DigitalOcean, url: str) -> None:
     cloud = await Started(f"{text}[Firewall]\nname = k8s-access\ntag = worker\n").start()
     one, two = (host(do.add_droplet(name)) for name in ("one", "two"))
     await cloud.describe(node("one"), two, node("none", "digitalocean://9"))
-    assert isinstance(cloud.instances, DropletInstances)
-    gone = [one, node("none", "digitalocean://9")]
-    answers: object = await invoke(cloud.instances.confirm_gone, gone)
-    assert answers
     certificate = do.add_certificate("shop", "lets_encrypt")
     renewed = do.add_certificate("shop", "lets_encrypt")
     for name, (annotations, spec, _) in CASES.items():

@@ -243,4 +243,9 @@ def machine_of(record: Json, addresses: Sequence[Json]) -> Machine:
     found = [NodeAddress(AddressType.INTERNAL_IP, one["address"]) for one in addresses]
     host = NodeAddress(AddressType.HOSTNAME, record["name"])
     provider_id = f"incus://{record['project']}/{record['config']['volatile.uuid']}"
-    return Machine(record["name"], provider_id, "container", "zone-a", "lab", (*found, host))
+    aliases = (
+        f"incus://moved/{record['config']['volatile.uuid'].upper()}",
+        f"lxc:///{record['name']}",
+    )
+    name, kind = record["name"], "container"
+    return Machine(name, provider_id, kind, "zone-a", "lab", (*found, host), aliases)

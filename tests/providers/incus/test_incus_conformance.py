@@ -14,7 +14,6 @@ SKIPPED = {
     "instances carry no mark of a cluster",
     "no two machines of this cloud have one name",
     "the adapter names no SDK",
-    "the provider has one kind of read of machines",
     "lists come whole from this cloud",
     "balancers have no names, only addresses and marks",
     "this provider reads each balancer by itself",

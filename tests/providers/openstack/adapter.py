@@ -336,7 +336,8 @@ def machine_of(name: str, server: Json) -> Machine:
         for one in entries
     )
     provider_id = f"openstack:///{server['id']}"
-    return Machine(name, provider_id, "m1.tiny", "zone-a", "RegionOne", addresses)
+    aliases = f"openstack://RegionOne/{server['id']}", f"openstack:///{server['id'].upper()}"
+    return Machine(name, provider_id, "m1.tiny", "zone-a", "RegionOne", addresses, aliases)
 
 
 def settled(record: Any) -> Any:

@@ -82,7 +82,6 @@ async def test_what_is_no_answer_is_unknown_or_raised(
 ) -> None:
     """OS8: also while only the second read, by ID, fails."""
     assert isinstance(await cloud.describe_one(ABSENT), Gone)
-    assert isinstance(await cloud.confirm_gone(ABSENT), Gone)
     with lab.faults({"service": "nova", "path": "/servers/[0-9a-f]{8}", "status": status}):
         assert isinstance(await cloud.describe_one(ABSENT), Unknown)
     with lab.faults({"service": "nova", "status": status}), pytest.raises(CloudError):
@@ -95,7 +94,6 @@ async def test_an_empty_list_says_nothing(lab: Lab, cloud: Started) -> None:
     empty = {"service": "nova", "path": "/servers/detail", "status": 200, "body": '{"servers": []}'}
     with lab.faults(empty):
         assert isinstance(await cloud.describe_one(there), Instance)
-        assert isinstance(await cloud.confirm_gone(there), Instance)
         assert isinstance(await cloud.describe_one(NODE_1), Unknown)
 
 

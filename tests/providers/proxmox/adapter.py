@@ -58,11 +58,14 @@ class ProxmoxAdapter(PatientAdapter):
         self.pve.fault = {}
 
     def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
-        made = [self.pve.add(next(self._vmids), name) for name in names]
-        return [
-            Machine(one.name, f"proxmox://one/{one.vmid}", "4VCPU-8GB", "pve1", "one")
-            for one in made
-        ]
+        return [self._create(next(self._vmids), name) for name in names]
+
+    def _create(self, vmid: int, name: str) -> Machine:
+        uuid = f"{vmid:08d}-0000-4000-8000-000000000000"
+        self.pve.add(vmid, name, uuid)
+        aliases = f"proxmox:///{vmid}", f"proxmox://{uuid}"
+        provider_id = f"proxmox://one/{vmid}"
+        return Machine(name, provider_id, "4VCPU-8GB", "pve1", "one", aliases=aliases)
 
     def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
         raise Untestable("machines carry no mark of a cluster")

@@ -7,6 +7,7 @@ import pytest
 from ccm.model.cloud import AddressType, Answer, Instance, PowerState, Unknown
 from tests.providers.proxmox.conftest import Started, node_with
 from tests.providers.proxmox.served import LIST, Served, config_of
+from tests.support.nodes import TAINT
 
 UUID = "a1b2c3d4-0000-4000-8000-00000000000a"
 OTHER_UUID = "a1b2c3d4-0000-4000-8000-00000000000b"
@@ -240,11 +241,21 @@ async def test_an_old_id_has_no_region(pve: Served, other: Served, cloud: Starte
     await two.close()
 
 
+@pytest.mark.parametrize("written", ["proxmox:///100", f"proxmox://{UUID}", ""])
+async def test_a_machine_says_both_of_its_ids(pve: Served, cloud: Started, written: str) -> None:
+    """A second Node that writes the other one is on the same machine; a new one is looked at."""
+    pve.add(100, "node-1", UUID)
+    asked = node_with("node-1", "" if written else UUID, written)
+    asked.raw["spec"]["taints"] = [TAINT]
+    answer = await cloud.known(asked)
+    assert answer.aliases == ("proxmox://one/100", f"proxmox://{UUID}")
+
+
 async def test_a_machine_has_one_id(cloud: Started) -> None:
     machine_of = cloud.instances.machine_of  # type: ignore[union-attr]
     assert machine_of("proxmox:///100") == machine_of("proxmox://one/100") == "proxmox://one/100"
     assert machine_of(f"proxmox://{UUID.upper()}") == f"proxmox://{UUID}"
-    assert machine_of("odd") == "odd"
+    assert machine_of("odd") == ""
 
 
 async def test_the_kubelets_address_is_enough(pve: Served, cloud: Started) -> None:

@@ -12,7 +12,6 @@ pytestmark = pytest.mark.timeout(600)
 
 SKIPPED = INSTANCES_ONLY | {
     "machines carry no mark of a cluster",
-    "the provider has one kind of read of machines",
     "lists come whole from this cloud",
 }
 

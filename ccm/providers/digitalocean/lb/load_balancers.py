@@ -227,9 +227,10 @@ class DigitalOceanLoadBalancers:
                 if method == "POST":
                     raise CloudError(f"{refused}: one was made a moment ago") from refused
                 raise
-            listed = await self._droplets.list(), await self._droplets.list_gpus()
-            ended = {*body["droplet_ids"]}.difference(*(one.by_id for one in listed))
-            if not ended or any(one.doubts for one in listed):
+            listed = await self._droplets.list()
+            await self._droplets.add_gpus(listed)
+            ended = {*body["droplet_ids"]} - listed.by_id.keys()
+            if not ended or listed.incomplete_reasons:
                 raise
             self._ended |= ended
             left = sorted({*body["droplet_ids"]} - ended)

@@ -1,6 +1,6 @@
 """Finds the load balancer of a Service: by ID where one is known, by name, by tag or address."""
 
-from ccm.cloud.lookup import SharedRead
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound, Refused
 from ccm.http import path_of
 from ccm.model.cloud import UUID
@@ -52,8 +52,7 @@ class BalancerSearch:
     async def complete_list(self) -> Listed:
         """All of them, never a part."""
         listed = await self._list()
-        if listed.doubts:
-            raise CloudError(listed.doubts[0])
+        listed.verify_complete()
         return listed
 
     async def _by_id(self, names: Names, balancer_id: str) -> Json | None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from ccm.cloud.lookup import SharedRead
+from ccm.cloud.machines import verify_complete
+from ccm.cloud.shared_read import SharedRead
 from ccm.http import path_of
 from ccm.model.cloud import Network, read_network
 from ccm.model.objects import Node, mapping, text
@@ -17,7 +18,6 @@ from ccm.providers.incus.inventory import (
     ListedInstance,
     Nic,
     instance_of,
-    raise_doubts,
 )
 from ccm.providers.incus.lb.plan import Backend
 from ccm.providers.incus.lb.request import family_of
@@ -59,8 +59,8 @@ class BackendReader:
         known = [node for node in nodes if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
         lost = [node.name for node in known if not found[node.name]]
         if lost:
-            doubts = listed.doubts or await self._inventory.doubts()
-            raise_doubts("which instances there are", doubts)
+            reasons = listed.incomplete_reasons or await self._inventory.incomplete_reasons()
+            verify_complete(reasons, "which instances there are")
         there = [one for one in found.values() if one]
         shared = {one for one in {each.project for each in there} if await self._shares(one)}
         nics = [(one, self._nics(one) if one.project in shared else []) for one in there]

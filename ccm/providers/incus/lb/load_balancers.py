@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
-from ccm.cloud.lookup import SharedRead
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, Conflict, NoRoom, NotFound, Refused, RetryAfter
 from ccm.http import path_of
 from ccm.model.cloud import Balancer, Ingress, IpMode, Network, OwnedBalancer

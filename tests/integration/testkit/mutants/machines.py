@@ -66,7 +66,7 @@ INSTANCES = (
     ),
     (
         "a name counts although there is an id",
-        "for n in nodes if machine_id(n)}\n"
+        "for n in nodes if (one := self.machine_of(n.provider_id))}\n"
         "        by_name = {node.name: node.name for node in nodes if not node.provider_id}",
         "for n in nodes if not n.name}\n        by_name = {node.name: node.name for node in nodes}",
         "instances::test_an_id_goes_before_a_name",

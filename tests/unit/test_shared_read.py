@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from ccm.cloud.gate import BatchedReads, _priority, with_priority
+from ccm.cloud.gate import current_priority, with_priority
+from ccm.cloud.shared_read import SharedRead
 from ccm.decide.budget import Priority
 from ccm.errors import Throttled
 from tests.support.waiting import let_run
@@ -18,11 +19,11 @@ class Cloud:
         self.calls: list[list[str]] = []
         self.priorities: list[Priority] = []
         self.open = asyncio.Event()
-        self.reads = BatchedReads(2, self.read)
+        self.reads = SharedRead(self.read, 2)
 
-    async def read(self, names: Sequence[str]) -> Mapping[str, int]:
+    async def read(self, names: Sequence[str] = ()) -> Mapping[str, int]:
         self.calls.append(list(names))
-        self.priorities.append(_priority.get())
+        self.priorities.append(current_priority())
         number = len(self.calls)
         await self.open.wait()
         if "broken" in names:
@@ -54,6 +55,15 @@ async def test_no_answer_is_older_than_its_question(cloud: Cloud) -> None:
     cloud.open.set()
     assert [answer["a"] for answer in await asyncio.gather(*first, *later)] == [1, 2, 2]
     assert cloud.calls == [["a"], ["a", "b"]]
+
+
+async def test_a_read_without_keys_is_one_for_all(cloud: Cloud) -> None:
+    first = cloud.ask("", "")
+    await let_run()
+    later = cloud.ask("", "")
+    cloud.open.set()
+    await asyncio.gather(*first, *later)
+    assert cloud.calls == [[], []]
 
 
 async def test_a_call_that_fails_fails_for_those_in_it_and_the_next_is_made(cloud: Cloud) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ccm.bus.frames import Granted, Message
-from ccm.cloud.gate import LINGER, SharedReads, SupervisorGrants, WorkerGate, with_priority
+from ccm.cloud.gate import SupervisorGrants, WorkerGate, with_priority
+from ccm.cloud.shared_read import LINGER, SharedBlockingReads
 from ccm.decide.budget import Priority
 from ccm.errors import Denied, Throttled
 from tests.support.cloud import GrantSource
@@ -45,7 +46,7 @@ async def read_shared(
     gate: WorkerGate, grants: GrantSource, read: Callable[[], str], number: int = 3
 ) -> list[str | BaseException]:
     """What threads get that ask for one read before it leaves."""
-    reads, key = SharedReads(gate), Key("all")
+    reads, key = SharedBlockingReads(gate), Key("all")
     grants.open.clear()
     asking = [
         asyncio.create_task(asyncio.to_thread(reads.call_blocking, key, "List", "read", read))
@@ -73,7 +74,7 @@ async def test_a_shared_read_is_asked_for_the_cluster_at_its_priority() -> None:
         return True
 
     grants = SupervisorGrants(send)
-    reads = SharedReads(WorkerGate(grants, timeout=timeout(), check=lambda: None))
+    reads = SharedBlockingReads(WorkerGate(grants, timeout=timeout(), check=lambda: None))
     with with_priority(Priority.LB_ENSURE, "somebody"):
         ask = asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "answer")
         asking = asyncio.create_task(ask)
@@ -93,7 +94,7 @@ async def test_a_shared_read_that_fails_fails_for_all(
 
 async def test_a_shared_read_that_never_left_keeps_nobody_waiting(grants: GrantSource) -> None:
     gate = WorkerGate(grants, timeout=timeout(), check=lambda: None, grant_wait=0.02)
-    reads = SharedReads(gate)
+    reads = SharedBlockingReads(gate)
     grants.open.clear()
     with pytest.raises(Throttled):
         await asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "late")
@@ -106,7 +107,7 @@ async def test_a_shared_read_that_never_left_keeps_nobody_waiting(grants: GrantS
 async def test_reads_of_other_priorities_wait_for_themselves(
     gate: WorkerGate, grants: GrantSource
 ) -> None:
-    reads, key = SharedReads(gate), Key("all")
+    reads, key = SharedBlockingReads(gate), Key("all")
     grants.open.clear()
     asking = []
     for priority in (Priority.LB_ENSURE, Priority.REFRESH):
@@ -130,8 +131,8 @@ async def test_only_who_reads_beside_others_waits_for_more(
 ) -> None:
     """And whoever failed does not count as one who reads."""
     lingered: list[float] = []
-    monkeypatch.setattr("ccm.cloud.gate.time.sleep", lingered.append)
-    reads = SharedReads(gate)
+    monkeypatch.setattr("ccm.cloud.shared_read.time.sleep", lingered.append)
+    reads = SharedBlockingReads(gate)
 
     def ask(key: str, read: Callable[[], str] = lambda: "answer") -> "asyncio.Task[str]":
         call = asyncio.to_thread(reads.call_blocking, key, "List", "read", read)
@@ -156,7 +157,7 @@ async def test_only_who_reads_beside_others_waits_for_more(
 async def test_a_read_that_fails_under_way_leaves_the_next_one_alone(
     gate: WorkerGate, grants: GrantSource
 ) -> None:
-    reads, key = SharedReads(gate), Key("all")
+    reads, key = SharedBlockingReads(gate), Key("all")
     has_left, may_end = threading.Event(), threading.Event()
 
     def fail() -> str:

@@ -1,0 +1,207 @@
+"""The machines of a cloud: read the list, find each Node's machine, prove that one is gone.
+
+What is particular to a cloud are the reads and how a Node's machine is found in them; the order of
+the steps, what nothing can be asked about, and what is proof are the same for all.
+"""
+
+import asyncio
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from ccm.cloud.lookup import batches, read_each
+from ccm.errors import CloudError
+from ccm.model.cloud import Answer, Gone, Instance, Unknown
+from ccm.model.objects import Node
+
+K = TypeVar("K")
+L = TypeVar("L")
+M = TypeVar("M")
+T = TypeVar("T")
+
+MAX_REASONS = 3  # in one message
+
+
+@dataclass(slots=True)
+class Listing(Generic[K, M]):
+    """What a cloud lists, and why something may be missing in it."""
+
+    by_id: dict[K, M] = field(default_factory=dict)
+    incomplete_reasons: list[str] = field(default_factory=list)
+
+    @property
+    def records(self) -> list[M]:
+        return [*self.by_id.values()]
+
+    def verify_complete(self) -> None:
+        """Raise `CloudError` when something may be missing."""
+        verify_complete(self.incomplete_reasons)
+
+
+def join_reasons(reasons: Iterable[str]) -> str:
+    """The first few reasons as one text, each once."""
+    return "; ".join([*dict.fromkeys(reasons)][:MAX_REASONS])
+
+
+def verify_complete(reasons: Iterable[str], what: str = "") -> None:
+    """Raise `CloudError` when there are reasons why `what` is not known in full."""
+    if why := join_reasons(reasons):
+        raise CloudError(f"{what} is not known: {why}" if what else why)
+
+
+def why_not_asked(
+    node: Node, provider_ids: re.Pattern[str], machine_of: Callable[[str], str], noun: str
+) -> str:
+    """Why a cloud with these provider IDs cannot be asked about a Node; empty when it can."""
+    provider_id = node.provider_id
+    if node.is_foreign(provider_ids):
+        return f"provider ID {provider_id} is of another cloud"
+    if provider_id and not machine_of(provider_id):
+        return f"provider ID {provider_id} names no {noun}"
+    return ""
+
+
+def confirmed(first: Answer | None, second: Answer) -> Answer:
+    """What two kinds of read say together, the first of which found no machine or an ended one.
+
+    No single kind of read proves that a machine is gone: it may be the one that is wrong.
+    """
+    if isinstance(second, Instance):
+        return Unknown("one read finds no machine, another one does")
+    if isinstance(second, Gone):
+        is_final = isinstance(first, Gone) and first.is_final and second.is_final
+        return replace(first if isinstance(first, Gone) else second, is_final=is_final)
+    return second
+
+
+class MachineLookup(ABC, Generic[L, M]):
+    """The `Instances` of a cloud: a provider says how machines are read, found and proven gone.
+
+    `L` is what one read for a batch of Nodes gives, such as a `Listing`; `M` is one machine in it.
+    `noun` is what this cloud calls a machine.
+    """
+
+    provider_ids: re.Pattern[str]
+    batch_size: int
+    noun: str = "machine"
+
+    @abstractmethod
+    def machine_of(self, provider_id: str) -> str:
+        """As in the interface: the one way to name the machine; empty when it names none."""
+
+    @abstractmethod
+    async def read(self, nodes: Sequence[Node]) -> L:
+        """Read what these Nodes are looked up in, at most `batch_size` of them."""
+
+    @abstractmethod
+    async def find(self, node: Node, listing: L) -> Sequence[M] | Answer:
+        """The machines that a Node may be; none when nothing shows that there is one.
+
+        An answer instead: `Unknown` where one is not known from `listing`; `Gone` where the cloud
+        names the machine and says that it ended, which still has to be proven for a Node with a
+        provider ID.
+        """
+
+    @abstractmethod
+    async def instance(self, node: Node, machine: M, listing: L) -> Answer:
+        """What the machine is, with the Node's own provider ID where it has one."""
+
+    @abstractmethod
+    async def prove_gone(self, node: Node, listing: L) -> Answer:
+        """The answer about a Node whose machine `listing` lacks or calls ended.
+
+        `Gone` needs a read of another kind than the list: the machine by its ID, a filter, an
+        index.
+        """
+
+    async def why_incomplete(self, nodes: Sequence[Node], listing: L) -> Sequence[str]:
+        """Why `listing` may lack the machines of these Nodes although they are there.
+
+        Asked once for all of them, before `prove_gone`.
+        """
+        return ()
+
+    async def prepare(self, machines: Sequence[M], listing: L) -> None:
+        """Read what `instance` needs of all machines that were found, in few calls."""
+
+    def why_not_asked(self, node: Node) -> str:
+        """Why nothing can be asked about a Node; empty when it can."""
+        return why_not_asked(node, self.provider_ids, self.machine_of, self.noun)
+
+    def label(self, machine: M) -> str:
+        """The machine in a message."""
+        return str(machine)
+
+    async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
+        """As in the interface; a batch that failed makes only its own Nodes `Unknown`."""
+        reasons = {node.name: why for node in nodes if (why := self.why_not_asked(node))}
+        answers: dict[str, Answer] = {name: Unknown(why) for name, why in reasons.items()}
+        asked = [node for node in nodes if node.name not in reasons]
+        split = dict(enumerate(batches(asked, self.batch_size)))
+        results = await read_each({at: self._describe_batch(some) for at, some in split.items()})
+        for at, result in results.items():
+            if isinstance(result, CloudError):
+                result = all_unknown(split[at], [str(result)])
+            answers |= result
+        return {node.name: answers[node.name] for node in nodes}
+
+    async def _describe_batch(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+        listing = await self.read(nodes)
+        answers, machines = dict[str, Answer](), dict[str, M]()
+        results = await asyncio.gather(
+            *(_unless_failed(self.find(node, listing)) for node in nodes)
+        )
+        for node, found in zip(nodes, results, strict=True):
+            if isinstance(found, Instance | Gone | Unknown):
+                answers[node.name] = found
+            elif len(found) > 1:
+                where = ", ".join(sorted(map(self.label, found)))
+                why = f"several {self.noun}s are node {node.name}: {where}"
+                answers[node.name] = Unknown(why)
+            elif found:
+                machines[node.name] = found[0]
+        await self.prepare([*machines.values()], listing)
+        reads = [
+            _unless_failed(self.instance(node, machines[node.name], listing))
+            for node in nodes
+            if node.name in machines
+        ]
+        answers |= zip(machines, await asyncio.gather(*reads), strict=True)
+        return answers | await self._prove(nodes, answers, listing)
+
+    async def _prove(
+        self, nodes: Sequence[Node], answers: Mapping[str, Answer], listing: L
+    ) -> dict[str, Answer]:
+        """What is proven of Nodes whose machine was not found, or was called gone by an ID."""
+        missing = [
+            node
+            for node in nodes
+            if (answer := answers.get(node.name)) is None
+            or (isinstance(answer, Gone) and node.provider_id)
+        ]
+        if not missing:
+            return {}
+        reasons = await _unless_failed(self.why_incomplete(missing, listing))
+        if isinstance(reasons, Unknown):
+            reasons = [reasons.why]
+        if reasons:
+            return all_unknown(missing, reasons)
+        proofs = (_unless_failed(self.prove_gone(node, listing)) for node in missing)
+        return {
+            node.name: confirmed(answers.get(node.name), proof)
+            for node, proof in zip(missing, await asyncio.gather(*proofs), strict=True)
+        }
+
+
+def all_unknown(nodes: Iterable[Node], reasons: Iterable[str]) -> dict[str, Answer]:
+    """One answer for all of these Nodes."""
+    return dict.fromkeys((node.name for node in nodes), Unknown(join_reasons(reasons)))
+
+
+async def _unless_failed(read: Awaitable[T]) -> T | Unknown:
+    try:
+        return await read
+    except CloudError as error:
+        return Unknown(str(error))

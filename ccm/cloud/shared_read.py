@@ -1,0 +1,123 @@
+"""Reads that many ask for and that are made once: for `async` methods, and for plain ones.
+
+A shared read is made for the cluster, at the priority of those who share it, and not for the owner
+who asked first: so nobody waits behind all else that this one wants, or for somebody less urgent.
+The answer is everybody's, which nobody may change, and never older than the question.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar, cast
+
+from ccm.background import start_task
+from ccm.cloud.gate import current_priority, with_priority
+from ccm.cloud.interface import Gate
+from ccm.decide.budget import Priority
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+LINGER = 0.02  # seconds for which a read waits for others to share it, where there are any
+
+
+class SharedRead(Generic[A]):
+    """One call for all who ask while the one before is under way: N at once cost ⌈N / size⌉ calls.
+
+    `read` makes one call for at most `size` keys, in a list; where nobody gives a key, it is called
+    without one. Whoever asks gets the answer to the whole call.
+    """
+
+    def __init__(self, read: Callable[..., Awaitable[A]], size: int = 1) -> None:
+        self._read, self._size = read, size
+        self._waiting: dict[Priority, dict[str, asyncio.Future[A]]] = {}
+        self._calling: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, key: str = "") -> A:
+        """The answer to a call that has this key in it, or what it raises."""
+        priority = current_priority()
+        if priority not in self._waiting:
+            self._waiting[priority] = {}
+            self._calling.add(start_task(self._call(priority), self._calling.discard))
+        answered = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._waiting[priority].setdefault(key, answered))
+
+    async def _call(self, priority: Priority) -> None:
+        """Call after call, until nobody waits."""
+        waiting = self._waiting[priority]
+        try:
+            with with_priority(priority):
+                while keys := list(waiting)[: self._size]:
+                    await self._answer({key: waiting.pop(key) for key in keys})
+        finally:
+            del self._waiting[priority]
+            for answered in waiting.values():  # this process ends
+                answered.cancel()
+
+    async def _answer(self, asked: dict[str, asyncio.Future[A]]) -> None:
+        keys = list(filter(None, asked))
+        try:
+            answer = await (self._read(keys) if keys else self._read())
+        except BaseException as error:  # around one callback: all who share the call have to know
+            for answered in asked.values():
+                answered.set_exception(error)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+        else:
+            for answered in asked.values():
+                answered.set_result(answer)
+
+
+class SharedBlockingReads:
+    """The same for plain methods, through a gate: one call for all who ask before it leaves.
+
+    It waits for its grant, and before that, when others read as well, for `LINGER`.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate, self._lock = gate, threading.Lock()
+        self._waiting: dict[tuple[Priority, str], Future[Any]] = {}
+        self._readers = 0
+
+    def call_blocking(self, key: str, operation: str, budget: str, function: Callable[[], T]) -> T:
+        """As the gate's; calls of the same `key` and priority are the same."""
+        known, answer = (current_priority(), key), Future[T]()
+        with self._lock:
+            self._readers += 1
+            is_alone = self._readers == 1
+            shared = self._waiting.setdefault(known, answer)
+        try:
+            if shared is answer:
+                self._read(known, answer, operation, budget, function, 0 if is_alone else LINGER)
+            return cast(T, shared.result())
+        finally:
+            with self._lock:
+                self._readers -= 1
+
+    def _read(
+        self,
+        known: tuple[Priority, str],
+        answer: Future[T],
+        operation: str,
+        budget: str,
+        function: Callable[[], T],
+        linger: float,
+    ) -> None:
+        def leave() -> T:
+            with self._lock:
+                del self._waiting[known]
+            return function()
+
+        try:
+            time.sleep(linger)
+            with with_priority(known[0]):
+                result = self._gate.call_blocking(operation, budget, leave, is_write=False)
+                answer.set_result(result)
+        except BaseException as error:  # around one callback: whoever shares the call has to know
+            with self._lock:
+                if self._waiting.get(known) is answer:  # it never left
+                    del self._waiting[known]
+            answer.set_exception(error)
+            raise

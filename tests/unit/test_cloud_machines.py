@@ -1,0 +1,134 @@
+"""Machines of a cloud: found in one read, and gone only where another kind of read says so too."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from ccm.cloud.machines import Listing, MachineLookup, join_reasons
+from ccm.errors import CloudError
+from ccm.model.cloud import Answer, Gone, Instance, Unknown
+from ccm.model.objects import Node
+from tests.support.nodes import node, with_provider_id
+
+ONE, ENDED, GONE = Instance("toy://1"), Gone("it ended", is_final=True), Gone("404")
+FAILED = CloudError("boom")
+
+Records = Listing[str, Sequence[Answer]]
+
+
+class Toy(MachineLookup[Records, Answer]):
+    """Lists what it is given, by ID or name; `proofs` are what the other kind of read says."""
+
+    provider_ids = re.compile("toy://.*")
+    batch_size = 2
+
+    def __init__(
+        self,
+        listed: Mapping[str, Sequence[Answer]],
+        proofs: Mapping[str, Answer | CloudError] | None = None,
+        reasons: Sequence[str] = (),
+    ) -> None:
+        self.listed, self.proofs, self.reasons = listed, proofs or {}, reasons
+        self.reads: list[list[str]] = []
+        self.proven: list[str] = []
+
+    def machine_of(self, provider_id: str) -> str:
+        return provider_id if provider_id[-1].isalnum() else ""
+
+    async def read(self, nodes: Sequence[Node]) -> Records:
+        self.reads.append([node.name for node in nodes])
+        if "broken" in self.reads[-1]:
+            raise FAILED
+        return Listing(dict(self.listed))
+
+    async def find(self, node: Node, listing: Records) -> Sequence[Answer] | Answer:
+        return listing.by_id.get(node.provider_id or node.name, [])
+
+    def label(self, machine: Answer) -> str:
+        return machine.provider_id if isinstance(machine, Instance) else "?"
+
+    async def instance(self, node: Node, machine: Answer, listing: Records) -> Answer:
+        return machine
+
+    async def why_incomplete(self, nodes: Sequence[Node], listing: Records) -> Sequence[str]:
+        return self.reasons
+
+    async def prove_gone(self, node: Node, listing: Records) -> Answer:
+        self.proven.append(node.name)
+        proof = self.proofs[node.name]
+        if isinstance(proof, CloudError):
+            raise proof
+        return proof
+
+
+def with_id(name: str, provider_id: str = "") -> Node:
+    return node(with_provider_id(provider_id or f"toy://{name}"), name=name)
+
+
+@pytest.mark.parametrize(
+    ("listed", "proof", "expected"),
+    [
+        ([ONE], None, ONE),
+        ([], GONE, GONE),
+        ([], FAILED, Unknown("boom")),
+        ([], Unknown("no"), Unknown("no")),
+        ([], ONE, Unknown("one read finds no machine, another one does")),
+        ([ENDED], ENDED, ENDED),
+        ([ENDED], GONE, Gone("it ended")),
+        ([], ENDED, Gone("it ended")),
+        ([ENDED], ONE, Unknown("one read finds no machine, another one does")),
+        ([ENDED], FAILED, Unknown("boom")),
+        (
+            [ONE, Instance("toy://2")],
+            None,
+            Unknown("several machines are node 1: toy://1, toy://2"),
+        ),
+    ],
+)
+async def test_what_two_kinds_of_read_say_together(
+    listed: Sequence[Answer], proof: Answer | CloudError | None, expected: Answer
+) -> None:
+    toy = Toy({"toy://1": listed}, {"1": proof} if proof else {})
+    assert await toy.describe([with_id("1")]) == {"1": expected}
+    assert toy.proven == (["1"] if proof else [])
+
+
+async def test_nothing_is_asked_about_what_is_not_this_clouds() -> None:
+    toy = Toy({"toy://1": [ONE]})
+    answers = await toy.describe(
+        [with_id("1"), with_id("a", "aws:///i-1"), with_id("b", "toy://?")]
+    )
+    assert answers == {
+        "1": ONE,
+        "a": Unknown("provider ID aws:///i-1 is of another cloud"),
+        "b": Unknown("provider ID toy://? names no machine"),
+    }
+    assert toy.reads == [["1"]]
+
+
+async def test_a_batch_that_failed_leaves_the_others_known() -> None:
+    toy = Toy({"toy://1": [ONE]}, {"2": GONE})
+    answers = await toy.describe([with_id("1"), with_id("2"), with_id("broken"), with_id("3")])
+    assert answers == {"1": ONE, "2": GONE, "broken": Unknown("boom"), "3": Unknown("boom")}
+    with pytest.raises(CloudError, match="boom"):
+        await toy.describe([with_id("broken")])
+
+
+async def test_a_list_that_may_lack_something_proves_nothing() -> None:
+    toy = Toy({"toy://1": [ONE]}, {"2": GONE}, ["a", "b", "a", "c", "d"])
+    answers = await toy.describe([with_id("1"), with_id("2")])
+    assert answers == {"1": ONE, "2": Unknown("a; b; c")}
+    assert toy.proven == []
+
+
+async def test_without_an_id_what_the_cloud_calls_ended_needs_no_proof() -> None:
+    toy = Toy({"new": [ENDED]}, {"none": GONE})
+    asked = [node(name="new"), node(name="none")]
+    assert await toy.describe(asked) == {"new": ENDED, "none": GONE}
+    assert toy.proven == ["none"]
+
+
+def test_few_reasons_are_shown() -> None:
+    assert join_reasons([]) == ""
+    assert join_reasons("abcb") == "a; b; c"
