@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support.deadlines import TIMED
 from tests.support.outcomes import Outcomes, read, summary
 
 PROCESSES = os.environ.get("TEST_PROCESSES", "4")
 BESIDE = ("-n", PROCESSES, "--dist", "loadgroup", "-m", "not alone")
 APART = ("-n", PROCESSES, "--dist", "load", "-m", "alone")
-"""Tests that measure time run last, beside others of their kind only."""
+"""Tests that measure time run first, while the machine rests, beside others of their kind only."""
 ALONE = ("-n", "0")
 AT_MOST_TWICE = 40
 """More failures than that are no matter of load."""
@@ -25,8 +26,8 @@ AT_MOST_TWICE = 40
 def main(arguments: Sequence[str]) -> int:
     with TemporaryDirectory() as folder:
         first = Outcomes()
-        for name, options in (("beside", BESIDE), ("apart", APART)):
-            first |= _run(Path(folder, f"{name}.jsonl"), *options, *arguments)
+        for name, options, default in (("apart", APART, [TIMED]), ("beside", BESIDE, [])):
+            first |= _run(Path(folder, f"{name}.jsonl"), *options, *(arguments or default))
         second = Outcomes()
         if first.failed and first.is_complete and len(first.failed) <= AT_MOST_TWICE:
             print(f"\n{len(first.failed)} failed: once more, alone", flush=True)

@@ -49,12 +49,17 @@ def known_secrets(monkeypatch: pytest.MonkeyPatch) -> redaction.KnownSecrets:
     return mine
 
 
+SLOW = ("tests/peers/test_aws_peers.py", "tests/providers/aws/test_aws_conformance.py")
+"""Modules that begin first, so that they are not what all others have to wait for."""
 FAST = ("tests/unit", "tests/integration/service", "tests/integration/deletions")
 """Folders that begin last, so that their many short tests fill the gaps at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.nodeid.startswith(FAST))
+    for item in items:
+        if item.get_closest_marker("alone") and not item.nodeid.startswith(deadlines.TIMED):
+            raise pytest.UsageError(f"{item.nodeid}: move what measures time: {deadlines.TIMED}")
+    items.sort(key=lambda item: (not item.nodeid.startswith(SLOW), item.nodeid.startswith(FAST)))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "Groups | None":

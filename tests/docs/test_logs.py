@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.docs.pages import ROOT, table_rows
 CODE = re.compile(r"`([^`]+)`")
 
 
+@cache
 def constants() -> set[str]:
     """All texts in the code of workers and of the supervisor."""
     files = [path for folder in ("workers", "ccm") for path in (ROOT / folder).rglob("*.py")]

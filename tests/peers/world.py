@@ -198,7 +198,7 @@ class World(ABC):
             elif not waits and time.monotonic() > since + quiet:
                 return
             assert not deadline.has_passed(), f"not settled: {waits}"
-            time.sleep(0.1)
+            time.sleep(0.4)  # each look costs the API server three lists
 
     def _new(self, nodes: Sequence[Json]) -> list[str]:
         """The Nodes that are not initialized, of those that everybody can."""

@@ -17,6 +17,8 @@ from pathlib import Path
 
 PATIENCE = 30.0  # seconds at rest after which a condition does not come true any more
 TICK = 0.25  # seconds between two looks at the load
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.2  # seconds between two looks at what costs to look at
+TIMED = "tests/e2e"  # the folder of the tests that measure time, which `alone` marks
 REFERENCE = 0.018  # seconds that `_work` takes on the machine where deadlines were chosen
 
 
@@ -58,6 +60,10 @@ class Deadline:
         if time.monotonic() - self._looked >= min(TICK, self._left):
             self._look()
         return self._left <= 0
+
+    def pause(self) -> float:
+        """Seconds until it is worth to look again: a tenth of what has gone, within limits."""
+        return min(max((time.monotonic() - self._began) / 10, SHORTEST_PAUSE), LONGEST_PAUSE)
 
     def gone(self) -> float:
         """Seconds of a machine at rest since it began."""

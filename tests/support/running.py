@@ -52,15 +52,13 @@ def steady_lease() -> tuple[str, str]:
     )
 
 
-def wait_for(
-    what: str, condition: Callable[[], T | None], timeout: float = PATIENCE, pause: float = 0.02
-) -> T:
+def wait_for(what: str, condition: Callable[[], T | None], timeout: float = PATIENCE) -> T:
     """The first truthy result of `condition`; fails the test when there is none in time."""
     deadline = Deadline(timeout)
     while not deadline.has_passed():
         if result := condition():
             return result
-        time.sleep(pause)
+        time.sleep(deadline.pause())
     raise AssertionError(f"not within {deadline}: {what}")
 
 
@@ -76,7 +74,7 @@ async def until(what: str, condition: Callable[[], Any], timeout: float = PATIEN
         result = condition() if is_async else await asyncio.to_thread(condition)
         if done := await result if inspect.isawaitable(result) else result:
             return done
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(deadline.pause())
     raise AssertionError(f"not within {deadline}: {what}")
 
 

@@ -67,7 +67,8 @@ def test_a_secret_is_not_shown_in_part_where_a_text_is_cut(
     register_secrets("S3CR3T-S3CR3T-OF-SOME-LENGTH")
     echoed = f"S3CR3T-S3CR3T-OF-SOME-LENGTH{between}" * repeated
     for text in ("." * at + echoed + "." * 9000, "." * 9000 + echoed + "." * at):
-        assert not {"S3CR", "NGTH"} & {safe_text(text)[i : i + 4] for i in range(TEXT_LIMIT)}
+        shown = safe_text(text)
+        assert not any(part in shown for part in ("S3CR", "NGTH"))
 
 
 def test_of_a_long_text_the_end_is_shown_as_well() -> None:

@@ -6,7 +6,9 @@ once: what is guarded twice.
 """
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from .rows import FaultRow
@@ -31,7 +33,8 @@ class Cure:
         return source.replace(self.old, self.new)
 
 
-def read_cures() -> list[Cure]:
+@cache
+def read_cures() -> Sequence[Cure]:
     """Every cure of every file."""
     files = [tomllib.loads(path.read_text()) for path in sorted((HERE / "cures").glob("*.toml"))]
     return [

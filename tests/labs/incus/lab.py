@@ -192,7 +192,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 def until(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
     """What `look` returns once it is true."""
-    return wait_for(what, look, seconds, 0.1)
+    return wait_for(what, look, seconds)
 
 
 def is_installed() -> bool:

@@ -24,7 +24,6 @@ CACHE = (
 MISSING = "OpenStack is not installed: make lab-openstack"
 AGENT = "ccm-supervisor"
 WAIT = 60.0  # seconds at rest
-POLL_INTERVAL = 0.2  # seconds; the services have their work to do meanwhile
 RULES_READ_WITHIN = 0.06  # seconds; see gateway.py
 PATHS = {
     "nova": "/v2.1",
@@ -160,7 +159,6 @@ class Lab:
             f"{server_id} is {status}",
             lambda: self._server_in(server_id, status),
             WAIT,
-            POLL_INTERVAL,
         )
         return found
 
@@ -184,7 +182,6 @@ class Lab:
             f"{path} is gone",
             lambda: self.is_gone(service, path.partition("?")[0]),
             WAIT,
-            POLL_INTERVAL,
         )
 
     def is_gone(self, service: str, path: str) -> bool:

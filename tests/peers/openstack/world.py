@@ -63,7 +63,7 @@ class OpenStackWorld(World):
                 port = {"port_id": made["vip_port_id"]}
                 wanted = {"floating_network_id": self.names["public"], **port}
                 self.tenant.make("neutron", "floatingip", wanted)
-        wait_for("Octavia has made both", lambda: not self._pending(), WAIT, 0.2)
+        wait_for("Octavia has made both", lambda: not self._pending(), WAIT)
 
     def _pending(self) -> list[str]:
         listed = self.tenant.get("octavia", "/lbaas/loadbalancers")

@@ -74,6 +74,9 @@ class AwsAdapter(PatientAdapter):
         directory = self._running.enter_context(tempfile.TemporaryDirectory())
         self.emulator = self._running.enter_context(Emulator(Path(directory)))
         self.proxy = self._running.enter_context(Proxy(self.emulator.url))
+        self.account = Account.make(self.emulator, ZONES[:1])
+        self.account.add_ipv6()
+        self.emulator.keep()
 
     def stop(self) -> None:
         self._running.close()
@@ -83,8 +86,6 @@ class AwsAdapter(PatientAdapter):
         self.emulator.reset()
         self._ended = []
         self.proxy.rewrite = self._with_blackholes
-        self.account = Account.make(self.emulator, ZONES[:1])
-        self.account.add_ipv6()
         return config_text(self.account, self.proxy.url, "CallTimeout = 10s").encode()
 
     def is_write(self, operation: str, budget: str) -> bool:

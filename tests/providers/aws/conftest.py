@@ -1,6 +1,7 @@
 """One emulator for all tests here, with a fresh account, a proxy and a provider for each."""
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -28,10 +29,17 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
+@pytest.fixture(scope="session")
+def kept(emulator: Emulator) -> Account:
+    account = Account.make(emulator)
+    emulator.keep()
+    return account
+
+
 @pytest.fixture
-def account(emulator: Emulator) -> Account:
-    emulator.reset()
-    return Account.make(emulator)
+def account(kept: Account) -> Account:
+    kept.emulator.reset()
+    return replace(kept, public={**kept.public}, private={**kept.private})
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def read_models_once() -> None:
 
 
 class Emulator:
-    """One moto server; `reset` empties it between tests."""
+    """One moto server; `reset` makes it what it was when `keep` was called."""
 
     def __init__(self, directory: Path, rules_per_group: int = 60) -> None:
         read_models_once()
@@ -54,6 +54,9 @@ class Emulator:
             client.close()
         self._process.kill()
         self._process.wait()
+
+    def keep(self) -> None:
+        self._post("keep", b"")
 
     def reset(self) -> None:
         self._post("reset", b"")

@@ -26,7 +26,7 @@ from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX
 from ccm.providers.openstack.lb.names import CLUSTER_TAG, OWNER_TAG
 from ccm.providers.openstack.routes import GROUP_PREFIX
 from ccm.providers.openstack.volumes import CSI_DRIVER, OpenStackVolumes
-from tests.labs.openstack.lab import POLL_INTERVAL, Failed, Lab, running_lab
+from tests.labs.openstack.lab import Failed, Lab, running_lab
 from tests.providers.patience import PatientAdapter
 from tests.support.deadlines import timeout
 from tests.support.running import wait_for
@@ -203,7 +203,7 @@ class OpenStackAdapter(PatientAdapter):
         for one in balancers:
             path = f"/lbaas/loadbalancers/{one['id']}"
             is_gone = partial(self.lab.is_gone, "octavia", path)
-            wait_for("the balancer is gone", is_gone, WAIT, POLL_INTERVAL)
+            wait_for("the balancer is gone", is_gone, WAIT)
         for one in self._floating():
             self.lab.delete("neutron", f"/floatingips/{one['id']}")
         if self.lab.is_split:
@@ -226,7 +226,7 @@ class OpenStackAdapter(PatientAdapter):
                 return True
             return not status.startswith("PENDING")
 
-        wait_for("Octavia is done", is_settled, WAIT, POLL_INTERVAL)
+        wait_for("Octavia is done", is_settled, WAIT)
 
     def _floating(self) -> list[Json]:
         found = self.lab.get("neutron", "/floatingips")

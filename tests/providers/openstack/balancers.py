@@ -16,7 +16,7 @@ from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.openstack.lb.annotations import PREFIX
 from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
-from tests.labs.openstack.lab import POLL_INTERVAL, STATE, WAIT, Lab, make_project
+from tests.labs.openstack.lab import STATE, WAIT, Lab, make_project
 from tests.providers.openstack.started import Started
 from tests.support.running import wait_for
 
@@ -150,7 +150,7 @@ class BalancerLab(Lab):
 
     def settle(self, seconds: float = WAIT) -> None:
         """Return when Octavia is at work on nothing."""
-        wait_for("nothing is PENDING", lambda: not self._pending(), seconds, POLL_INTERVAL)
+        wait_for("nothing is PENDING", lambda: not self._pending(), seconds)
 
     def _pending(self) -> int:
         """How many load balancers Octavia is at work on; by its database, for Octavia's sake."""
