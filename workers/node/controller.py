@@ -186,7 +186,7 @@ class NodeController:
             "uninitialized taint": "there" if node.is_uninitialized else "gone",
             "kubelet": "ready" if node.is_ready else "not ready: the cloud is asked about it",
         }
-        if answer := self._monitor_pass.answer(node):
+        if answer := self._monitor_pass.answer(node) or self._refresh_pass.answer(node):
             details["cloud"] = _answer_text(answer)
         return details
 
@@ -195,6 +195,7 @@ class NodeController:
         if node is None:
             self._reader.forget(key)
             self._monitor_pass.forget(key)
+            self._refresh_pass.forget(key)
             return Result("it is gone")
         if node.is_being_deleted:  # and held by somebody's finalizer
             self._reader.forget(key)
@@ -281,10 +282,15 @@ class NodeController:
             return Result("initialized")
         if not isinstance(answer, Instance) or not node.provider_id:
             answer = self._refresh_pass.answer(node)
-        if isinstance(answer, Instance):
-            self._record_impossible_labels(node, answer)
+        if isinstance(answer, Gone) and node.is_ready:
+            message = f"No machine for this node, which is Ready: {answer.evidence}"
+            self._record(node, "CloudMachineNotFound", message)
+            return Result(message, is_done=False)
+        instance = answer if isinstance(answer, Instance) else None
+        if instance:
+            self._record_impossible_labels(node, instance)
         try:
-            actions = follow(node, answer, self._context.settings.prefer_beta_labels)
+            actions = follow(node, instance, self._context.settings.prefer_beta_labels)
             await self._perform_each(node, writer, actions)
             result = Result("initialized")
         except CannotPlan as problem:
@@ -316,10 +322,11 @@ class NodeController:
             self._watch(node.name)
 
     def _watch(self, name: str) -> None:
-        """Notice whether a Node has to be watched, as it now is in the store."""
+        """Notice which passes a Node is a matter of, as it now is in the store."""
         node = self._node(name)
         has_to = node is not None and is_watched(node, self._context.provider.provider_ids)
         (self._watched.add if has_to else self._watched.discard)(name)
+        self._refresh_pass.watch(name, node)
 
     async def _delete(self, name: str, uid: str, evidence: str) -> None:
         """Delete a Node that the supervisor permits, if it is the same and still not Ready."""

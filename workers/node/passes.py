@@ -1,8 +1,10 @@
 """The two periodic passes over many nodes: those not Ready, and all that are initialized."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 
 from ccm import metrics
 from ccm.bus.frames import ProposeDeletions
@@ -20,6 +22,8 @@ from workers.store import Store
 TimedAnswers = dict[str, tuple[float, Answer]]
 """Answers by the names of Nodes, each with the monotonic time at which it was asked for."""
 
+REFRESH_STEPS = 20  # of a period: how often a refresh looks how many nodes there are, at least
+ROUNDING = 0.01  # of a batch
 NODES_AT_ONCE = 200  # looked at before others have their turn: about a millisecond
 
 
@@ -121,20 +125,29 @@ class RefreshPass:
     """Asks about every initialized node once a period, one batch after the other, evenly spread.
 
     A node that is what its machine is costs nothing more; the others get a reconcile, which takes
-    the answer from here. A start begins with a pause: restarts of workers must not add up to reads.
+    the answer from here, and so does a Ready node whose machine the cloud does not have. A start
+    begins with a pause: restarts of workers must not add up to reads.
     """
 
     def __init__(
         self, context: ControllerContext, reader: BatchReader[Node, Answer], batch_size: int
     ) -> None:
         self._context, self._reader, self._batch_size = context, reader, batch_size
-        self._answers: dict[str, tuple[str, Instance]] = {}
+        self._waiting: dict[str, None] = {}  # names of Nodes; first the one asked about longest ago
+        self._answers: dict[str, tuple[str, Instance | Gone]] = {}
         self.passes = 0  # how often all nodes were asked about since the start
 
-    def answer(self, node: Node) -> Instance | None:
-        """What this node has to become, until `forget`."""
-        uid, instance = self._answers.get(node.name, ("", None))
-        return instance if uid == node.uid else None
+    def watch(self, name: str, node: Node | None) -> None:
+        """Ask about this node in its turn, or no longer."""
+        if node and self._is_due(node):
+            self._waiting.setdefault(name)
+        else:
+            self._waiting.pop(name, None)
+
+    def answer(self, node: Node) -> Instance | Gone | None:
+        """What this node has to become, until `forget`; or why it has no machine."""
+        uid, answer = self._answers.get(node.name, ("", None))
+        return answer if uid == node.uid else None
 
     def forget(self, name: str) -> None:
         """The node is what it has to be, or cannot become it."""
@@ -144,17 +157,17 @@ class RefreshPass:
         """Pass after pass, while this worker leads; a hint of the cloud asks about all at once."""
         hinted = self._context.changes.hinted_sleep()
         period = self._context.settings.node_status_update_frequency
+        batches_due, asked = 0.0, 0
         while True:
-            store = self._context.store
-            nodes = await nodes_where(store, store.keys(Node.KIND), self._is_due)
-            parts = list(batches(nodes, self._batch_size))
-            is_hinted = False
-            for part in parts:
-                is_hinted = is_hinted or await hinted.sleep(period / len(parts))
-                await self._ask(part)
-            if not parts:
-                await hinted.sleep(period)
-            self.passes += 1
+            size = max(1, math.ceil(len(self._waiting) / self._batch_size))
+            pause = period / max(size, REFRESH_STEPS)
+            is_hinted = await hinted.sleep(pause)
+            batches_due = float(size) if is_hinted else batches_due + size * pause / period
+            while batches_due > 1 - ROUNDING:
+                batches_due -= 1
+                asked += await self._ask_next(len(self._waiting) - asked)
+                if asked >= len(self._waiting):
+                    self.passes, asked = self.passes + 1, 0
 
     def _is_due(self, node: Node) -> bool:
         """Initialized and ours; without a provider ID its kubelet sets the addresses itself."""
@@ -162,11 +175,27 @@ class RefreshPass:
         is_initialized = bool(node.provider_id) and not node.is_uninitialized
         return is_initialized and not is_foreign and not node.is_being_deleted
 
-    async def _ask(self, nodes: Sequence[Node]) -> None:
-        for node, answer in zip(nodes, await self._answers_for(nodes), strict=True):
-            if isinstance(answer, Instance) and self._differs(node, answer):
+    async def _ask_next(self, left: int) -> int:
+        """Ask about the next batch, of those left in this pass; returns how many nodes it has."""
+        names = list(islice(self._waiting, max(0, min(left, self._batch_size))))
+        for name in names:  # they are now those asked about most recently
+            self._waiting[name] = self._waiting.pop(name)
+        nodes = await nodes_where(self._context.store, names, self._is_due)
+        if nodes:
+            for node, answer in zip(nodes, await self._answers_for(nodes), strict=True):
+                self._take(node, answer)
+        return len(names)
+
+    def _take(self, node: Node, answer: Answer) -> None:
+        """Keep an answer that a reconcile has to act upon, and drop one that is out of date."""
+        before = self._answers.pop(node.name, None)
+        match answer:
+            case Instance() if self._differs(node, answer):
                 self._answers[node.name] = node.uid, answer
-                self._context.queue.add(node.name)
+            case Gone() if node.is_ready:
+                self._answers[node.name] = node.uid, answer
+        if before or node.name in self._answers:
+            self._context.queue.add(node.name)
 
     async def _answers_for(self, nodes: Sequence[Node]) -> list[Answer]:
         while True:

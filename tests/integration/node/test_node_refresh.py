@@ -105,16 +105,52 @@ async def test_nodes_that_are_not_ours_to_refresh_are_not_asked_about(other: Nod
         assert {name for read in w.machines.reads for name in read} == {"node-1"}
 
 
-@pytest.mark.parametrize(
-    "answer", [pytest.param(Gone("404"), id="gone"), pytest.param(Unknown("denied"), id="unknown")]
-)
-async def test_without_a_machine_in_the_answer_nothing_changes(answer: Gone | Unknown) -> None:
+async def test_an_answer_that_says_nothing_changes_nothing() -> None:
     async with world(node_status_update_frequency=PERIOD) as w:
         put(w, "node-1")
-        w.machines.answers["node-1"] = answer
+        w.machines.answers["node-1"] = Unknown("denied")
         w.feed()
         await passes(w, 2)
         assert (len(w.queue), w.cluster.writes, w.sent) == (0, 0, [])
+
+
+async def test_a_ready_node_whose_machine_is_gone_is_reported_and_stays() -> None:
+    async with world(node_status_update_frequency=PERIOD) as w:
+        put(w, "node-1", address="1.1.1.1")
+        found, w.machines.answers["node-1"] = w.machines.answers["node-1"], Gone("404")
+        await due(w)
+        result = await w.reconcile()
+        assert not result.is_done
+        assert "404" in result.message
+        assert w.controller.details("node-1")["cloud"] == "the machine is gone: 404"
+        assert [(kind, reason) for kind, reason, _ in await w.events()] == [
+            ("Warning", "CloudMachineNotFound")
+        ]
+        w.machines.answers["node-1"] = found
+        await passes(w, 2)
+        assert (await w.reconcile()).is_done
+        assert "cloud" not in w.controller.details("node-1")
+        assert (w.cluster.writes, w.sent) == (0, [])
+
+
+async def test_nodes_that_join_are_refreshed_within_one_period() -> None:
+    """Also those that join while a pause of few nodes, or of none, goes on."""
+    period = 300.0
+    async with world(page=10, node_status_update_frequency=period) as w:
+        loop = asyncio.get_running_loop()
+        for first, count in ((0, 1), (1, 100)):
+            await asyncio.sleep(0.4 * period)
+            joined = loop.time()
+            names = {f"node-{first + number:03}" for number in range(count)}
+            for name in names:
+                put(w, name, address="1.1.1.1")
+            w.feed()
+            reads = len(w.machines.reads)
+            asked = set[str]()
+            while not names <= asked:
+                assert loop.time() - joined <= 1.1 * period
+                await asyncio.sleep(1.0)
+                asked = {name for read in w.machines.reads[reads:] for name in read}
 
 
 async def test_a_throttled_batch_is_asked_for_again_and_not_left_out() -> None:
