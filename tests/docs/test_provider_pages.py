@@ -53,13 +53,16 @@ def test_the_example_is_taken(
 ) -> None:
     """All files that it names are in the directory of the configuration, as a Secret has them."""
     certificate, _, _ = make_cert(str(tmp_path), "host")
+    token = tmp_path / "token"
+    token.write_text("a-token\n")
     example = blocks_of(provider)[0]
     files = FILE.findall(example)
     assert {str(Path(file).parent) for file in files} == {f"/etc/kubernetes/{provider}"}
     assert f"--cloud-config=/etc/kubernetes/{provider}/" in (
         (DOCS / "providers" / f"{provider}.md").read_text()
     )
-    assert read(FILE.sub(certificate, example).encode())
+    here = FILE.sub(lambda file: str(token) if "token" in file[0] else certificate, example)
+    assert read(here.encode())
     assert not caplog.records
 
 
