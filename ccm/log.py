@@ -4,11 +4,14 @@ What they show is bounded, and secrets are redacted, however they came to be the
 """
 
 import logging
+import os
+import select
+import stat
 import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +26,7 @@ LIBRARIES = ("aiohttp", "asyncio", "botocore", "kubernetes", "urllib3")
 
 _UNCLEAR = frozenset(' "\n=')  # what makes the end of a value unclear
 VALUE_LIMIT = 4000  # characters of a message or of a text in a field
+READER_PATIENCE = 0.5  # seconds that a full pipe is waited for, once
 TRACE_LINES = 40  # at the beginning and at the end of a traceback
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -98,6 +102,30 @@ def _quoted(value: object) -> str:
     return text if text and _UNCLEAR.isdisjoint(text) else repr(text)
 
 
+class _PipeHandler(logging.Handler):
+    """Writes to a pipe whose reader may be stuck: then lines are dropped and counted.
+
+    It opens the pipe once more, so that whoever shares it still blocks; raises `OSError`.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._pipe = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+        self._dropped = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"{self.format(record)}\n".encode(errors="replace")
+        if self._dropped:
+            line = b"... %d log lines dropped: nobody read them\n" % self._dropped + line
+        patience = 0.0 if self._dropped else READER_PATIENCE
+        try:
+            while line and select.select([], [self._pipe], [], patience)[1]:
+                line = line[os.write(self._pipe, line) :]
+        except OSError:  # filled meanwhile, or without a reader
+            pass
+        self._dropped = self._dropped + 1 if line else 0
+
+
 @contextmanager
 def performing(log: logging.Logger, message: str, **fields: object) -> Iterator[None]:
     """Log what the block has done to the world, and how long that took; nothing if it raises."""
@@ -119,6 +147,10 @@ def set_up(process: str, format_name: str, verbosity: int) -> None:
     line = _Line(process, format_name == "json")
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(line)
+    with suppress(OSError, ValueError):  # as of a stream without a descriptor
+        if stat.S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode):
+            handler = _PipeHandler(sys.stderr.fileno())
+            handler.setFormatter(line)
     if format_name != "json" and is_journal(sys.stderr):
         handler = JournalHandler(line.journal_fields, otherwise=handler)
     # No line tells where in the code it comes from, and looking for that is a third of its cost.

@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -14,9 +14,10 @@ SOCKET_PATH_LIMIT = 107  # bytes; sun_path of Linux, less the final zero
 
 @dataclass(frozen=True, slots=True)
 class RuntimePaths:
-    """Where the parts of one supervisor meet."""
+    """Where the parts of one supervisor meet; `held` is its lock, by device and inode."""
 
     directory: Path
+    held: tuple[int, int] = (0, 0)
 
     @property
     def bus(self) -> Path:
@@ -29,6 +30,13 @@ class RuntimePaths:
     @property
     def lock(self) -> Path:
         return self.directory / "supervisor.lock"
+
+    def are_held(self) -> bool:
+        """Whether the lock is still in its place, so that no other supervisor may be there."""
+        try:
+            return _identity(self.lock.stat()) == self.held
+        except OSError:
+            return False
 
 
 def claim(directory: str) -> tuple[RuntimePaths, TextIO]:
@@ -67,7 +75,11 @@ def claim(directory: str) -> tuple[RuntimePaths, TextIO]:
     lock.flush()
     for leftover in (paths.bus, paths.control):
         leftover.unlink(missing_ok=True)
-    return paths, lock
+    return replace(paths, held=_identity(os.fstat(lock.fileno()))), lock
+
+
+def _identity(info: os.stat_result) -> tuple[int, int]:
+    return info.st_dev, info.st_ino
 
 
 def _fault(directory: str, problem: str, remedy: str) -> ConfigurationFault:

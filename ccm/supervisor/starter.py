@@ -53,10 +53,19 @@ class Process(Protocol):
 
 
 class ForkedProcess:
-    """A process that a template forked and this one adopted; the PID is its own until `join`."""
+    """A process that a template forked and this one adopted; the PID is its own until `join`.
+
+    Without a descriptor for it (`OSError`) it is ended at once: nobody would hear of its end.
+    """
 
     def __init__(self, pid: int) -> None:
-        self.pid, self.sentinel = pid, os.pidfd_open(pid)
+        self.pid, self.sentinel = pid, -1
+        try:
+            self.sentinel = os.pidfd_open(pid)
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
         self.exitcode: int | None = None
 
     def terminate(self) -> None:
@@ -74,7 +83,8 @@ class ForkedProcess:
             self.exitcode = os.waitstatus_to_exitcode(status)
 
     def __del__(self) -> None:
-        os.close(self.sentinel)
+        if self.sentinel >= 0:
+            os.close(self.sentinel)
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
@@ -119,20 +129,33 @@ class WorkerStarter:
                     await self._template.loaded()
 
     def start(self, spec: WorkerSpec) -> Process:
-        """A process for `spec`; raises `OSError` or `MemoryError` when there can be none."""
+        """A process for `spec`; raises `OSError` or `MemoryError` when there can be none.
+
+        A template that does not answer may have begun with it: then there is none of this name.
+        """
         if self._template and self._template.is_loaded():
             try:
-                return self._template.fork(spec)
+                pid = self._template.fork(spec)
+            except TimeoutError as error:
+                self._replace_template(error)
+                raise
             except (OSError, EOFError) as error:
-                log.warning("template of workers replaced", extra={"why": repr(error)})
-                self._template.end()
-                self._load(self._context)
+                self._replace_template(error)
+            else:
+                return ForkedProcess(pid)
         process = self._context.Process(
             target=run_worker, args=(spec,), name=spec.name, daemon=True
         )
         with _safe_path():
             process.start()
         return process  # type: ignore[no-any-return]  # multiprocess has no types
+
+    def _replace_template(self, error: Exception) -> None:
+        log.warning("template of workers replaced", extra={"why": repr(error)})
+        if self._template:
+            self._template.end()
+        self._template = None  # workers start without one, if there can be none
+        self._load(self._context)
 
     def _load(self, context: Any) -> None:
         self._template = _Template(context, self._provider, self._controllers)
@@ -169,12 +192,13 @@ class _Template:
         finally:
             loop.remove_reader(self._connection.fileno())
 
-    def fork(self, spec: WorkerSpec) -> ForkedProcess:
-        """A new worker; raises `OSError` or `EOFError` when the template cannot."""
+    def fork(self, spec: WorkerSpec) -> int:
+        """The PID of a new worker; raises `OSError` or `EOFError` when the template cannot."""
         self._connection.send(spec)
         if not self._connection.poll(FORK_TIMEOUT):
             raise TimeoutError("it does not answer")
-        return ForkedProcess(self._connection.recv())
+        pid: int = self._connection.recv()
+        return pid
 
     def end(self) -> None:
         self._process.kill()

@@ -51,6 +51,8 @@ from ccm.worker_names import wanted_workers
 
 log = logging.getLogger(__name__)
 
+DIRECTORY_INTERVAL = 0.5  # seconds between two looks whether the runtime directory is still ours
+
 
 class Supervisor:
     """One replica. It knows its workers by name only and runs no provider code.
@@ -72,7 +74,7 @@ class Supervisor:
         self._settings = settings = migration.without_unowned(settings) if migration else settings
         self._notifier = SystemdNotifier(os.environ)
         self.verbosity = Verbosity(settings, self._broadcast)
-        self._hub = Hub(paths.bus)
+        self._hub, self._paths = Hub(paths.bus), paths
         self._informer = SharedInformer(
             kube,
             self._hub.send_raw,
@@ -180,6 +182,8 @@ class Supervisor:
             await self._end()
         finally:
             self._children.kill_all()
+            if not self._paths.are_held():
+                os._exit(ExitCode.FAILED)  # what else is at our paths is another's
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -205,6 +209,7 @@ class Supervisor:
                 "systemd",
                 update_status(self._notifier, self._progress.is_settled, self._progress.sentence),
             ),
+            ("runtime directory", self._check_directory()),
             ("watchdog", feed_watchdog(self._notifier, self._what_is_stuck)),
         ]
 
@@ -251,6 +256,12 @@ class Supervisor:
             await server.run()
         finally:
             await server.close()
+
+    async def _check_directory(self) -> None:
+        """Return when the runtime directory is deleted: nobody could reach us or our workers."""
+        while self._paths.are_held():  # noqa: ASYNC110 - the file system does not call
+            await asyncio.sleep(DIRECTORY_INTERVAL)
+        log.error("runtime directory deleted", extra={"path": self._paths.directory})
 
     async def _end(self) -> None:
         """Drain the workers while we still lead, then release the lease."""

@@ -4,11 +4,13 @@ import asyncio
 import math
 import os
 import random
+import shutil
 import signal
 import statistics
 
 import pytest
 
+from ccm.errors import ExitCode
 from tests.e2e.conftest import Written
 from tests.support.cluster_nodes import kill
 from tests.support.deadlines import Deadline, dilation
@@ -270,3 +272,22 @@ def test_status_says_why_a_worker_is_skipped(where: Where) -> None:
         route = supervisor.wait_running()["route"]
     assert route["state"] == "skipped"
     assert route["faults"] == ["--configure-cloud-routes is false"]
+
+
+async def test_whose_runtime_directory_is_deleted_ends_in_order(
+    env: Environment,
+) -> None:
+    """It was started by somebody who ignores the end of children, which changes nothing."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        started = env.supervisor()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    with started as supervisor:
+        worker = supervisor.wait_running()["node-0"]["pid"]
+        kill(worker)
+        await until("it is replaced", lambda: supervisor.is_replaced("node-0", worker))
+        shutil.rmtree(supervisor.runtime)
+        assert await asyncio.to_thread(supervisor.exit_code) == ExitCode.FAILED
+        assert "runtime directory deleted" in supervisor.log.read_text()
+        assert (await env.lease_spec())["holderIdentity"] == ""

@@ -1,12 +1,15 @@
 """One line a record, as text or JSON."""
 
 import logging
+import subprocess
+import sys
 
 import orjson
 import pytest
 
 from ccm.log import LIBRARIES, _Line, set_verbosity
 from ccm.redaction import redacted
+from tests.support.deadlines import timeout
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:
@@ -133,3 +136,20 @@ def test_libraries_are_heard_from_errors_on() -> None:
             logging.getLogger(name).setLevel(before)
         for name in ("ccm", "workers"):
             logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+LOGS_A_LOT = """
+import logging
+from ccm.log import set_up
+set_up("test", "text", 0)
+for number in range(2_000):
+    logging.getLogger("ccm").info("x" * 1_000)
+"""
+
+
+def test_a_reader_that_is_stuck_blocks_no_process() -> None:
+    process = subprocess.Popen([sys.executable, "-c", LOGS_A_LOT], stderr=subprocess.PIPE)
+    assert process.wait(timeout()) == 0
+    assert process.stderr
+    with process.stderr as lines:
+        assert 10 < len(lines.readlines()) < 200
