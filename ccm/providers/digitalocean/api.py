@@ -15,7 +15,7 @@ from ccm.cloud.credentials import credentials_of
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, read_list
 from ccm.cloud.machines import Listing
-from ccm.errors import CloudError, NoRoom, RetryAfter, Throttled
+from ccm.errors import CloudError, Conflict, NoRoom, RetryAfter, Throttled
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.digitalocean.config import GlobalSection
@@ -28,6 +28,8 @@ BALANCER_PAGE = 50  # each of them lists its droplets; longer answers fail (upst
 BUSY = "while it processes previous actions"
 FULL = ("limit exceeded", "exceeds your", "reached the limit", "limit reached")
 BUSY_RETRY = 15.0  # seconds
+NOT_UNIQUE = "not unique"
+BALANCERS = "/load_balancers"
 
 
 Query = str | Sequence[str]
@@ -91,6 +93,12 @@ class DigitalOceanApi(JsonApi):
             )
         return found
 
+    async def balancers(self) -> Sequence[Json]:
+        """All load balancers, never a part."""
+        listed = await self.list("ListLoadBalancers", BALANCERS, "load_balancers", BALANCER_PAGE)
+        listed.verify_complete()
+        return listed.records
+
     def observe(self, response: HttpResponse) -> None:
         if left := remaining(response):
             self.gate.report_remaining(API, *left)
@@ -103,6 +111,8 @@ class DigitalOceanApi(JsonApi):
                 return CloudError(f"{message}: the answer is not DigitalOcean's")
             case 422 if any(words in message.lower() for words in FULL):
                 return NoRoom(message)
+            case 422 if NOT_UNIQUE in message:
+                return Conflict(message)
             case 429:
                 left = remaining(response)
                 return Throttled(message, response.retry_after or (left[1] if left else None))

@@ -13,7 +13,6 @@ from ccm.providers.digitalocean.config import FirewallSection
 from ccm.providers.digitalocean.firewall_plan import Inbound
 from ccm.providers.digitalocean.ids import Cluster
 from ccm.providers.digitalocean.lb.names import Names
-from ccm.providers.digitalocean.lb.search import BalancerSearch
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +44,8 @@ class Firewalls:
         """The IDs of their own load balancers by the UIDs of Services, whatever is annotated."""
         if not services:
             return {}
-        listed = await BalancerSearch(self._api).complete_list()
-        names = {one.uid: Names(one, self._cluster) for one in services}
-        found = {uid: one.choose_of_all(listed.records) for uid, one in names.items()}
+        records = await self._api.balancers()
+        found = {one.uid: Names(one, self._cluster).choose(records) for one in services}
         return {uid: text(record.get("id")) for uid, record in found.items() if record}
 
     async def _find(self) -> Json:

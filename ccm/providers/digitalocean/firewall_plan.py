@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.errors import Refused
-from ccm.model.objects import Json, text
+from ccm.model.objects import Json, objects, text
+from ccm.model.records import differences
 from ccm.model.service import Service
 from ccm.providers.digitalocean.config import NETWORK
 from ccm.providers.digitalocean.lb.annotations import PREFIX, read_boolean
@@ -100,19 +101,15 @@ def _rule(rule: Inbound, balancer_id: str) -> Json:
 
 
 def is_different(wanted: Json, there: Json) -> bool:
-    """Whether it takes a write; the order of rules says nothing."""
-    return any(_comparable(wanted.get(key)) != _comparable(there.get(key)) for key in wanted)
+    """Whether it takes a write."""
+    return bool(differences(wanted, there, _counts))
 
 
-def _comparable(value: Any) -> Any:
-    if isinstance(value, list):
-        return {_comparable(one) for one in value}
-    if isinstance(value, dict):
-        found = {key: _comparable(one) for key, one in value.items() if one}
-        if "ports" in value or "protocol" in value:
-            ports = text(value.get("ports"))
-            found["ports"] = ALL_PORTS if ports in _ALL_PORTS else ports
-        return frozenset(
-            (key, frozenset(v) if isinstance(v, set) else v) for key, v in found.items()
-        )
-    return value or ()
+def _counts(key: str, value: Any) -> Any:
+    """A rule of all ports is shown in several ways."""
+    if not key.endswith("_rules"):
+        return value
+    return [
+        {**rule, "ports": ALL_PORTS if text(rule.get("ports")) in _ALL_PORTS else rule["ports"]}
+        for rule in objects(value)
+    ]

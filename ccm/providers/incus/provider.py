@@ -42,8 +42,9 @@ class IncusCloud(CloudProvider):
         if config.balancers.network:
             api = self._apis[config.balancers.remote]
             of_remote = Inventory([api])
-            self.load_balancers = IncusLoadBalancers(api, of_remote, config.balancers, cluster)
-
+            self.load_balancers = IncusLoadBalancers(
+                api, self.instances, of_remote, config.balancers, cluster
+            )
         if context.on_change:
             self._listener = EventListener(apis, context.on_change)
 

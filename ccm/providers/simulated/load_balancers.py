@@ -1,16 +1,18 @@
 """Balancers of the simulated cloud for Services: one record each, read before it is written."""
 
-import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import quote
 
-from ccm.cloud.lookup import batches
+from ccm.cloud.interface import Instances
+from ccm.cloud.record_balancers import Desired, RecordBalancers
 from ccm.cloud.shared_read import SharedRead
-from ccm.errors import CloudError, NotFound, Refused, RetryAfter
+from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, text
+from ccm.model.records import differences
 from ccm.model.service import Feature, Service, ServicePort, admits_everybody
 from ccm.providers.simulated.api import LookupResult, SimulatedApi
 from ccm.providers.simulated.instances import SCHEME
@@ -20,137 +22,103 @@ PATH, LIST = "/v1/load-balancers", "ListLoadBalancers"
 SCHEME_ANNOTATION = f"{PREFIX}scheme"
 SCHEMES = ("internet", "internal")
 PROTOCOLS = ("TCP", "UDP")
-ABSENT_BELIEVED = 60.0  # seconds in which a backend that the cloud does not know is left out
 POLL_INTERVAL = 1.0  # seconds after which a balancer that is at work is looked at again
 
 IMMUTABLE_FIELDS = ("scheme", "ip")
 """What the cloud sets for a balancer's life."""
 
 
-class SimulatedLoadBalancers:
+@dataclass(frozen=True, slots=True)
+class BalancerRequest:
+    """What a Service's record has for its life, and what it has besides, but for the backends."""
+
+    mark: Json
+    settings: Json
+    warnings: Sequence[str] = ()
+
+
+class SimulatedLoadBalancers(RecordBalancers[BalancerRequest]):
     """The balancers that carry our tags; a change is one call that names only what differs."""
 
     supported_features = frozenset(
         {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES, Feature.FIXED_IP}
     )
-    privileged_annotations = frozenset[str]()
 
-    def __init__(self, api: SimulatedApi, cluster: str, page_size: int) -> None:
+    def __init__(
+        self, api: SimulatedApi, instances: Instances, cluster: str, page_size: int
+    ) -> None:
+        super().__init__(instances)
         self._api, self._cluster, self.batch_size = api, cluster, page_size
-        self._absent: dict[str, float] = {}  # backends without a machine, until when to believe it
         self._look_up = SharedRead(self._read_named, page_size)
 
-    def name_for(self, service: Service) -> str:
-        return service.default_balancer_name
+    async def read_all(self) -> Sequence[Json]:
+        return [_record(item) for item in await self._api.items(LIST, PATH)]
 
-    async def get(self, service: Service) -> Balancer | None:
-        record = await self._read(service)
-        return _balancer(record) if record and self._is_ours(record, service) else None
+    async def read(self, service: Service) -> Sequence[Json]:
+        return await self._read(self.name_for(service))
 
-    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
-        """As the interface; a machine that the cloud no longer has is left out."""
-        desired = desired_record(service) | {"backends": self._live(nodes)}
-        record = await self._read(service)
-        if record is None:
-            record = await self._create(service, desired)
-        else:
-            self._check_ours(record, service)
-            record = await self._update(record, desired)
-        if record["state"] in ("provisioning", "deleting"):
-            raise _in_progress(record)
-        return _balancer(record)
+    def own(self, service: Service, records: Sequence[Json]) -> Sequence[Json]:
+        tags = self._tags(service).items()
+        return [one for one in records if tags <= mapping(one["tags"]).items()]
 
-    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
-        record = await self._read(service)
-        if record is None:
-            raise Refused(f"there is no load balancer {self.name_for(service)}")
-        self._check_ours(record, service)
-        await self._update(record, {"backends": self._live(nodes)})
+    def owner_of(self, record: Json) -> OwnedBalancer | None:
+        tags = mapping(record["tags"])
+        is_ours = tags.get("cluster") == self._cluster
+        return OwnedBalancer(record["name"], text(tags.get("service"))) if is_ours else None
 
-    async def delete(self, service: Service) -> None:
-        """Success once the cloud says that it is gone, not when it starts to go."""
-        record = await self._read(service)
-        if record is None:
-            return
-        self._check_ours(record, service)
-        if record["state"] != "active":
-            raise _in_progress(record)
-        try:
-            await self._call("Delete", "DELETE", record["name"])
-        except NotFound:
-            return
-        if left := await self._read(service):
-            raise _in_progress(left)
+    async def request(self, service: Service, own: Sequence[Json]) -> BalancerRequest:
+        mark = {"name": self.name_for(service), "tags": self._tags(service)}
+        return BalancerRequest(mark, desired_record(service))
 
-    async def owned(self) -> Sequence[OwnedBalancer]:
-        items = await self._api.items(LIST, PATH)
-        records = [_record(item) for item in items]
-        return [
-            OwnedBalancer(record["name"], text(mapping(record["tags"]).get("service")))
-            for record in records
-            if mapping(record["tags"]).get("cluster") == self._cluster
-        ]
+    async def desired(
+        self, request: BalancerRequest, nodes: Sequence[Node], own: Sequence[Json]
+    ) -> Sequence[Desired]:
+        content = request.settings | await self.desired_backends({}, nodes)
+        return [Desired(own[0] if own else None, content)]
 
-    async def _create(self, service: Service, desired: Json) -> Json:
-        name = self.name_for(service)
-        body = {"name": name, "tags": self._tags(service), **desired}
-        try:
-            return _record(await self._call("Create", "POST", "", body))
-        except Refused as refusal:
-            if await self._read(service):  # made meanwhile, or by a call whose answer was lost
-                raise RetryAfter(f"load balancer {name} appeared", POLL_INTERVAL) from refusal
-            await self._find_absent(desired, refusal)
-            raise
+    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
+        return {"backends": machine_ids(nodes)}
 
-    async def _update(self, record: Json, desired: Json) -> Json:
-        """Change what differs, if anything does."""
-        changes = differences(record, desired)
+    def differences(self, desired: Json, record: Json) -> Json:
+        changes = differences(desired, record)
         for field in IMMUTABLE_FIELDS:
             if field in changes:
                 raise Refused(
                     f"the {field} of load balancer {record['name']} is {record[field]} for its "
                     f"life: delete the Service and create it again to have {desired[field]}"
                 )
-        if not changes:
-            return record
+        return changes
+
+    def check_ready(self, record: Json) -> None:
         if record["state"] != "active":
-            raise _in_progress(record)
-        try:
-            return _record(await self._call("Update", "PATCH", record["name"], changes))
-        except NotFound as gone:
-            raise RetryAfter(f"load balancer {record['name']} went away", POLL_INTERVAL) from gone
-        except Refused as refusal:
-            await self._find_absent(desired, refusal)
-            raise
+            raise RetryAfter(f"load balancer {record['name']} is {record['state']}", POLL_INTERVAL)
 
-    def _live(self, nodes: Sequence[Node]) -> list[str]:
-        now = time.monotonic()
-        return [backend for backend in machine_ids(nodes) if self._absent.get(backend, 0.0) < now]
+    async def create(self, request: BalancerRequest, desired: Desired) -> Json:
+        return _record(await self._call("Create", "POST", "", request.mark | desired.content))
 
-    async def _find_absent(self, desired: Json, refusal: Refused) -> None:
-        """Raise `RetryAfter` when the cloud lacks backends, which the next call leaves out.
+    async def update(self, record: Json, changes: Json) -> Json:
+        return _record(await self._call("Update", "PATCH", record["name"], changes))
 
-        Not here and now: the backends may have changed while this call waited for its grants.
-        """
-        backends: list[str] = desired["backends"]
-        live: set[str] = set()
-        for batch in batches(backends, self.batch_size):
-            found = await self._api.machines("ids", batch)
-            machines = [mapping(record) for record in found.records]
-            live |= {text(m.get("id")) for m in machines if m.get("power") != "terminated"}
-        if absent := set(backends) - live:
-            now = time.monotonic()
-            believed = {backend: until for backend, until in self._absent.items() if until > now}
-            self._absent = believed | dict.fromkeys(absent, now + ABSENT_BELIEVED)
-            raise RetryAfter(f"{len(absent)} backends have no machine any more", 0.0) from refusal
+    async def remove(self, record: Json) -> None:
+        """Success once the cloud says that it is gone, not when it starts to go."""
+        self.check_ready(record)
+        await self._call("Delete", "DELETE", record["name"])
+        for left in await self._read(record["name"]):
+            raise RetryAfter(f"load balancer {left['name']} is {left['state']}", POLL_INTERVAL)
 
-    async def _read(self, service: Service) -> Json | None:
-        name = self.name_for(service)
+    def balancer(self, request: BalancerRequest, records: Sequence[Json]) -> Balancer:
+        ingress = tuple(Ingress(ip=one["ip"], ip_mode=IpMode.VIP) for one in records)
+        return Balancer(records[0]["name"], ingress)
+
+    def id_of(self, record: Json) -> str:
+        return text(record.get("name"))
+
+    async def _read(self, name: str) -> list[Json]:
         found = await self._look_up(name)
         records = [one for one in found.records if mapping(one).get("name") == name]
         if len(records) + (name in found.not_found) != 1:
             raise CloudError(f"the cloud says neither that {name} is there nor that it is not")
-        return _record(records[0]) if records else None
+        return [_record(one) for one in records]
 
     async def _read_named(self, names: Sequence[str]) -> LookupResult:
         return await self._api.look_up(LIST, PATH, "names", names)
@@ -161,16 +129,6 @@ class SimulatedLoadBalancers:
 
     def _tags(self, service: Service) -> dict[str, str]:
         return {"cluster": self._cluster, "service": service.uid}
-
-    def _is_ours(self, record: Json, service: Service) -> bool:
-        return self._tags(service).items() <= mapping(record["tags"]).items()
-
-    def _check_ours(self, record: Json, service: Service) -> None:
-        if not self._is_ours(record, service):
-            raise Refused(
-                f"load balancer {record['name']} is not tagged as this cluster's for this "
-                f"Service ({self._tags(service)}): it is not touched; rename or tag it by hand"
-            )
 
 
 def desired_record(service: Service) -> Json:
@@ -220,21 +178,6 @@ def machine_ids(nodes: Iterable[Node]) -> list[str]:
     return sorted({value.removeprefix(prefix) for value in ids if value.startswith(prefix)} - {""})
 
 
-def differences(record: Json, desired: Json) -> Json:
-    """The fields of `desired` that `record` does not have; the order in a list says nothing."""
-    return {
-        key: value
-        for key, value in desired.items()
-        if _comparable(record.get(key)) != _comparable(value)
-    }
-
-
-def _comparable(value: Any) -> Any:
-    if isinstance(value, list):
-        return sorted(repr(sorted(v.items())) if isinstance(v, dict) else repr(v) for v in value)
-    return value
-
-
 def _record(answer: object) -> Json:
     """The record in an answer, if it is one."""
     record = answer if isinstance(answer, dict) else {}
@@ -242,11 +185,3 @@ def _record(answer: object) -> Json:
     if not all(isinstance(value, str) and value for value in texts) or "tags" not in record:
         raise CloudError("the cloud's record of a load balancer lacks what it must have")
     return record
-
-
-def _balancer(record: Json) -> Balancer:
-    return Balancer(record["name"], (Ingress(ip=record["ip"], ip_mode=IpMode.VIP),))
-
-
-def _in_progress(record: Json) -> RetryAfter:
-    return RetryAfter(f"load balancer {record['name']} is {record['state']}", POLL_INTERVAL)

@@ -27,7 +27,7 @@ class SimulatedCloud(CloudProvider):
         self.volumes = SimulatedVolumes(self._api, config.page_size)
         self.routes = SimulatedRoutes(self._api, context.cluster_name)
         self.load_balancers = SimulatedLoadBalancers(
-            self._api, context.cluster_name, config.page_size
+            self._api, self.instances, context.cluster_name, config.page_size
         )
 
     async def close(self) -> None:

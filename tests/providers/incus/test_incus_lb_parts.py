@@ -8,6 +8,7 @@ import pytest
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import Refused
 from ccm.model.objects import Json
+from ccm.model.records import differences
 from ccm.model.service import Service
 from ccm.providers.incus.config import FORWARD, BalancerSection
 from ccm.providers.incus.ids import Cluster
@@ -121,10 +122,10 @@ def test_order_is_no_difference_and_anything_else_is() -> None:
     there["ports"].reverse()
     there["backends"].reverse()
     there["ports"][0]["target_backend"].reverse()
-    assert not plan.is_different(wanted, there)
+    assert not differences(wanted, there)
     changes: Json
     for changes in ({"description": "mine"}, {"config": {}}, {"ports": []}, {"backends": []}):
-        assert plan.is_different(wanted, record(**changes))
+        assert differences(wanted, record(**changes))
 
 
 def test_what_people_add_stays_and_what_is_ours_is_restored() -> None:
@@ -132,7 +133,7 @@ def test_what_people_add_stays_and_what_is_ours_is_restored() -> None:
     theirs = record(config={**CONFIG, "healthcheck": "false", "user.team": "a", "user.ccm.x": "y"})
     made = plan.body("load-balancer", CONFIG, LISTENERS, BACKENDS, theirs)
     assert made["config"] == {**CONFIG, "user.team": "a"}
-    assert not plan.is_different(made, {**theirs, **made}), "no loop"
+    assert not differences(made, {**theirs, **made}), "no loop"
     changed = plan.with_backends("load-balancer", {**theirs, "description": "mine"}, LISTENERS, [])
     assert changed["description"] == "mine"
     assert changed["config"] == theirs["config"], "nodes only"
@@ -145,7 +146,7 @@ def test_what_newer_versions_say_of_a_port_stays_and_is_no_difference(mode: str)
     for one in (*there["ports"], *there.get("backends", [])):
         one["snat"] = one.get("listen_port") == "80"
     made = plan.body(mode, CONFIG, LISTENERS, BACKENDS, there)
-    assert not plan.is_different(made, there), "no loop"
+    assert not differences(made, there), "no loop"
     fewer = plan.body(mode, CONFIG, LISTENERS[2:], BACKENDS[:1], there)
     assert [one["snat"] for one in fewer["ports"]] == [True]
 
@@ -159,7 +160,7 @@ def test_a_forward_keeps_its_node_while_it_may() -> None:
     moved = plan.body(FORWARD, CONFIG, LISTENERS, gone, made)
     assert {one["target_address"] for one in moved["ports"]} == {other}
     back = plan.body(FORWARD, CONFIG, LISTENERS, BACKENDS, moved)
-    assert not plan.is_different(back, moved), "a spare that is back changes nothing"
+    assert not differences(back, moved), "a spare that is back changes nothing"
     assert "backends" not in made
     assert plan.body(FORWARD, CONFIG, LISTENERS, [], made)["ports"] == []
 

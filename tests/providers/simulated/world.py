@@ -25,7 +25,7 @@ class World:
         self.instances = SimulatedInstances(self.api, batch_size=100)
         self.volumes = SimulatedVolumes(self.api, batch_size=100)
         self.routes = SimulatedRoutes(self.api, "test")
-        self.balancers = SimulatedLoadBalancers(self.api, "test", page_size=2)
+        self.balancers = SimulatedLoadBalancers(self.api, self.instances, "test", page_size=2)
 
     def answer_with(self, body: object) -> None:
         """Let the cloud answer every call with this JSON."""

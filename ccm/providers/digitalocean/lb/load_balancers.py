@@ -1,29 +1,31 @@
-"""The load balancers of Services: reads, a plan, and at most one change of the API's record.
+"""The load balancers of Services: one record each, found by what says whose it is.
 
 DigitalOcean is at work on a load balancer for a while after each change, and takes no other one
-then; `RetryAfter` lets the worker do something else meanwhile.
+then.
 """
 
 from collections.abc import Sequence
-from typing import NoReturn
 
+from ccm.cloud.record_balancers import Desired, RecordBalancers
 from ccm.errors import (
     CloudError,
+    Conflict,
     Denied,
     ImplementedElsewhere,
     NotFound,
     Refused,
     RetryAfter,
-    warnings_as_notes,
 )
 from ccm.http import path_of
 from ccm.model.cloud import Balancer, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, text
+from ccm.model.records import differences
 from ccm.model.service import Feature, Service
-from ccm.providers.digitalocean.api import DigitalOceanApi
+from ccm.providers.digitalocean.api import BALANCERS, DigitalOceanApi
 from ccm.providers.digitalocean.config import NETWORK, REGIONAL, DigitalOceanConfig
 from ccm.providers.digitalocean.droplets import Droplets
 from ccm.providers.digitalocean.ids import Cluster, service_of, tags_of
+from ccm.providers.digitalocean.instances import DropletInstances
 from ccm.providers.digitalocean.lb import plan
 from ccm.providers.digitalocean.lb.annotations import (
     BALANCER_ID,
@@ -35,14 +37,12 @@ from ccm.providers.digitalocean.lb.annotations import (
 from ccm.providers.digitalocean.lb.certificates import Certificates
 from ccm.providers.digitalocean.lb.names import Names
 from ccm.providers.digitalocean.lb.request import EXTERNAL, LoadBalancerRequest, read_request
-from ccm.providers.digitalocean.lb.search import ROOT, BalancerSearch
 
 NEW, ACTIVE = "new", "active"
 NEW_RETRY = 15.0  # seconds; upstream's
-NOT_UNIQUE = "not unique"
 
 
-class DigitalOceanLoadBalancers:
+class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     """One for each Service, called after its UID or as its annotation says."""
 
     supported_features = frozenset({Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES})
@@ -55,73 +55,96 @@ class DigitalOceanLoadBalancers:
         config: DigitalOceanConfig,
         cluster: Cluster,
     ) -> None:
+        super().__init__(DropletInstances(droplets))
         self._api, self._droplets, self._config = api, droplets, config
         self._cluster, self._certificates = cluster, Certificates(api)
-        self._search = BalancerSearch(api)
-        self._ended: set[int] = set()  # droplets of Nodes that are still there; it saves calls
 
-    def name_for(self, service: Service) -> str:
-        return service.default_balancer_name
+    def check_served(self, service: Service) -> None:
+        if is_disowned(service):
+            raise ImplementedElsewhere(f"the load balancer of Service {service.key} is disowned")
 
-    async def get(self, service: Service) -> Balancer | None:
-        names = self._names(service)
-        found = await self._search.find(names)
-        if found is None:
-            return None
-        return self._balancer(await self._request(names, found), found)
+    # Whose they are
 
-    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
-        """As the interface; `RetryAfter` until DigitalOcean says that it is active."""
-        self._check_disowned(service)
-        names = self._names(service)
-        found = await self._search.find(names, is_needed=True)
-        request = await self._request(names, found)
-        with warnings_as_notes(request.annotations):
-            behind = plan.backends(request.type, request.network, nodes, self._ended)
-            request.annotations.warnings.extend(behind.warnings)
-            if found is None:
-                await self._create(names, request, behind)
-            self._check_status(found)
-            plan.check_fixed(request, found)
-            changed = plan.changes(request, behind, found)
-            if changed:
-                found = await self._update(found, changed)
-            self._check_status(found := await self._rename(names, request, found))
-            await self._tag(found)
-            return self._balancer(request, found)
+    async def read_all(self) -> Sequence[Json]:
+        return await self._api.balancers()
 
-    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
-        self._check_disowned(service)
-        found = await self._search.find(self._names(service))
-        if found is None:
-            raise Refused(f"Service {service.key} has no load balancer")
-        kind, network = text(found.get("type")), text(found.get("network"))
-        behind = plan.backends(kind or REGIONAL, network or EXTERNAL, nodes, self._ended)
-        if changed := plan.host_changes(behind, found):
-            self._check_status(found)
-            await self._update(found, changed)
+    def own(self, service: Service, records: Sequence[Json]) -> Sequence[Json]:
+        found = Names(service, self._cluster).choose(records)
+        return [found] if found else []
 
-    async def delete(self, service: Service) -> None:
-        self._check_disowned(service)
-        names = self._names(service)
-        found = await self._search.find(names, is_needed=True, may_be_claimed=False)
-        if found is None:
-            return
-        try:
-            path = ROOT + path_of(text(found.get("id")))
-            await self._api.write("DeleteLoadBalancer", "DELETE", path)
-        except NotFound:
-            pass
-        self._search.forget(service.uid)
+    def check_free(self, service: Service, records: Sequence[Json], is_deleted: bool) -> None:
+        Names(service, self._cluster).check_free(records, is_deleted)
 
-    async def owned(self) -> Sequence[OwnedBalancer]:
+    def owner_of(self, record: Json) -> OwnedBalancer | None:
         """By the tags that the API shows: a name says nothing of clusters."""
-        listed = await self._search.complete_list()
-        return [
-            OwnedBalancer(text(one.get("name")), uid)
-            for one in listed.records
-            if self._cluster.tag in tags_of(one) and (uid := service_of(tags_of(one)))
-        ]
+        tags, name = tags_of(record), text(record.get("name"))
+        is_ours = self._cluster.tag in tags
+        return OwnedBalancer(name, uid) if is_ours and (uid := service_of(tags)) else None
+
+    # What a Service asks for
+
+    async def request(self, service: Service, own: Sequence[Json]) -> LoadBalancerRequest:
+        """For the type that the load balancer has, where the Service says none."""
+        there, section = own[0] if own else Json(), self._config.balancers
+        default = text(there.get("type")) or section.type
+        read, certificate_id = Annotations(service), ""
+        if read.text("type", default) != NETWORK:
+            in_use = plan.certificate_of(there)
+            certificate_id = await self._certificates.id_for(read, in_use)
+        request = read_request(service, default, section.network_stack, certificate_id)
+        if own and Names(service, self._cluster).annotated_id not in ("", there.get("id")):
+            why = f"annotation {BALANCER_ID} is ignored: the Service's load balancer is another"
+            request.warnings.append(why)
+        return request
+
+    async def desired(
+        self, request: LoadBalancerRequest, nodes: Sequence[Node], own: Sequence[Json]
+    ) -> Sequence[Desired]:
+        behind = plan.backends(request.type, request.network, nodes)
+        request.warnings.extend(behind.warnings)
+        if not own:
+            return [Desired(None, await self._new(request, behind))]
+        plan.check_fixed(request, own[0])
+        return [Desired(own[0], {**request.settings, **behind.content})]
+
+    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
+        kind, network = text(record.get("type")), text(record.get("network"))
+        return plan.backends(kind or REGIONAL, network or EXTERNAL, nodes).content
+
+    def differences(self, desired: Json, record: Json) -> Json:
+        return differences(desired, plan.completed(record, desired))
+
+    async def _new(self, request: LoadBalancerRequest, behind: plan.Backends) -> Json:
+        """Under the name that proves whose it is, whatever comes after that."""
+        common, service = self._config.common, request.annotations.service
+        region, vpc_id = common.region, common.vpc_id
+        if behind.droplet_ids and not (region and vpc_id):
+            droplet = await self._droplets.get(min(behind.droplet_ids))
+            region, vpc_id = region or droplet.region, vpc_id or droplet.vpc
+        if not region:
+            raise Refused("without a Node the region is not known: give region in [Global]")
+        where: Json = {"name": self.name_for(service), "region": region}
+        where |= {"tags": self._cluster.tags(service.uid)}
+        where |= {"vpc_uuid": vpc_id} if vpc_id else {}
+        return plan.creation(request, behind, where)
+
+    # What there is
+
+    def check_ready(self, record: Json) -> None:
+        status, balancer_id = text(record.get("status")), text(record.get("id"))
+        if status == NEW:
+            raise RetryAfter(f"load balancer {balancer_id} is being made", NEW_RETRY)
+        if status != ACTIVE:
+            raise CloudError(
+                f"load balancer {balancer_id} is {status or 'in no known state'}: if it stays so, "
+                "delete it in DigitalOcean, and it will be made anew"
+            )
+
+    def balancer(self, request: LoadBalancerRequest, records: Sequence[Json]) -> Balancer:
+        (record,) = records
+        ingress = request.ingress(record) if record.get("status") == ACTIVE else ()
+        warnings = tuple(dict.fromkeys(request.warnings))
+        return Balancer(text(record.get("name")), ingress, warnings)
 
     async def missing_permissions(self) -> Sequence[str]:
         """Scopes to read that the token lacks; those to write cannot be tried."""
@@ -137,104 +160,43 @@ class DigitalOceanLoadBalancers:
                 missing.append(scope)
         return missing
 
-    # Reading
-
-    def _names(self, service: Service) -> Names:
-        return Names(service, self._cluster)
-
-    def _check_disowned(self, service: Service) -> None:
-        if is_disowned(service):
-            raise ImplementedElsewhere(f"the load balancer of Service {service.key} is disowned")
-
-    async def _request(self, names: Names, there: Json | None) -> LoadBalancerRequest:
-        """For the type that the load balancer has, where the Service says none."""
-        service, section = names.service, self._config.balancers
-        default = text((there or {}).get("type")) or section.type
-        read, certificate_id = Annotations(service), ""
-        if read.text("type", default) != NETWORK:
-            in_use = plan.certificate_of(there or {})
-            certificate_id = await self._certificates.id_for(read, in_use)
-        request = read_request(service, default, section.network_stack, certificate_id)
-        if there and names.annotated_id not in ("", there.get("id")):
-            why = f"annotation {BALANCER_ID} is ignored: the Service's load balancer is another"
-            request.annotations.warnings.append(why)
-        return request
-
-    def _check_status(self, record: Json) -> None:
-        status, balancer_id = text(record.get("status")), text(record.get("id"))
-        if status == NEW:
-            raise RetryAfter(f"load balancer {balancer_id} is being made", NEW_RETRY)
-        if status != ACTIVE:
-            raise CloudError(
-                f"load balancer {balancer_id} is {status or 'in no known state'}: if it stays so, "
-                "delete it in DigitalOcean, and it will be made anew"
-            )
-
-    def _balancer(self, request: LoadBalancerRequest, record: Json) -> Balancer:
-        warnings = tuple(dict.fromkeys(request.annotations.warnings))
-        ingress = request.ingress(record) if record.get("status") == ACTIVE else ()
-        return Balancer(text(record.get("name")), ingress, warnings)
-
     # Writing
 
-    async def _create(
-        self, names: Names, request: LoadBalancerRequest, behind: plan.Backends
-    ) -> NoReturn:
-        """Make it under the name that proves whose it is, whatever comes after that."""
-        common, uid = self._config.common, names.service.uid
-        region, vpc_id = common.region, common.vpc_id
-        if behind.droplet_ids and not (region and vpc_id):
-            droplet = await self._droplets.get(min(behind.droplet_ids))
-            region, vpc_id = region or droplet.region, vpc_id or droplet.vpc
-        if not region:
-            raise Refused("without a Node the region is not known: give region in [Global]")
-        where: Json = {"name": names.default, "region": region, "tags": self._cluster.tags(uid)}
-        where |= {"vpc_uuid": vpc_id} if vpc_id else {}
-        body = plan.creation(request, behind, where)
-        record = await self._send("CreateLoadBalancer", "POST", ROOT, body)
-        balancer_id = text(record.get("id"))
-        self._search.remember(uid, balancer_id)
-        raise RetryAfter(f"load balancer {balancer_id} is being made", NEW_RETRY)
+    async def create(self, request: LoadBalancerRequest, desired: Desired) -> Json:
+        return await self._send("CreateLoadBalancer", "POST", BALANCERS, desired.content)
 
-    async def _update(self, there: Json, changed: Json) -> Json:
-        path = ROOT + path_of(text(there.get("id")))
-        return await self._send("UpdateLoadBalancer", "PUT", path, plan.update(there, changed))
+    async def update(self, record: Json, changes: Json) -> Json:
+        body = plan.update(record, changes)
+        return await self._send("UpdateLoadBalancer", "PUT", _path_of(record), body)
 
-    async def _rename(self, names: Names, request: LoadBalancerRequest, record: Json) -> Json:
+    async def remove(self, record: Json) -> None:
+        await self._api.write("DeleteLoadBalancer", "DELETE", _path_of(record))
+
+    async def finish(self, request: LoadBalancerRequest, record: Json) -> Json:
+        renamed = await self._rename(request, record)
+        self.check_ready(renamed)
+        await self._tag(renamed)
+        return renamed
+
+    async def _rename(self, request: LoadBalancerRequest, record: Json) -> Json:
         """Its record with the name by annotation, unless another has that.
 
         While nothing else says whose it is, it keeps the name that does.
         """
+        names = Names(request.annotations.service, self._cluster)
         why = "the load balancer is called after the Service's UID, which alone says whose it is"
         if record.get("name") == names.wanted:
             return record
         if names.may_rename(record):
             try:
-                return await self._update(record, {"name": names.wanted})
-            except Refused as refused:
-                if NOT_UNIQUE not in str(refused):
-                    raise
+                return await self.update(record, {"name": names.wanted})
+            except Conflict:
                 why = "another load balancer has this name"
         request.annotations.ignore("name", why)
         return record
 
     async def _send(self, operation: str, method: str, path: str, body: Json) -> Json:
-        """The record in the answer; a droplet that ended does not keep the others out."""
-        try:
-            answer = await self._api.write(operation, method, path, body)
-        except Refused as refused:
-            if NOT_UNIQUE in str(refused):
-                if method == "POST":
-                    raise CloudError(f"{refused}: one was made a moment ago") from refused
-                raise
-            listed = await self._droplets.list()
-            await self._droplets.add_gpus(listed)
-            ended = {*body["droplet_ids"]} - listed.by_id.keys()
-            if not ended or listed.incomplete_reasons:
-                raise
-            self._ended |= ended
-            left = sorted({*body["droplet_ids"]} - ended)
-            answer = await self._api.write(operation, method, path, body | {"droplet_ids": left})
+        answer = await self._api.write(operation, method, path, body)
         record = dict(mapping(answer.get("load_balancer")))
         if not record.get("id"):
             raise CloudError(f"{operation}: the answer has no load balancer")
@@ -254,3 +216,7 @@ class DigitalOceanLoadBalancers:
         except NotFound:
             await self._api.write("CreateTag", "POST", "/tags", {"name": tag})
             await self._api.write("TagLoadBalancer", "POST", path, {"resources": [of]})
+
+
+def _path_of(record: Json) -> str:
+    return BALANCERS + path_of(text(record.get("id")))

@@ -5,8 +5,10 @@ annotation, which its tenant may change. A status is nobody's but the controller
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ccm.errors import Refused
 from ccm.model.objects import Json, text
 from ccm.model.service import Service
 from ccm.providers.digitalocean.ids import SERVICE_TAG, Cluster, service_of, tags_of
@@ -79,11 +81,22 @@ class Names:
         is_by_address = self.is_published(record) and not self.hostname
         return self.wanted == self.default or self.is_marked(record) or is_by_address
 
-    def choose(self, records: list[Json]) -> Json | None:
-        """The Service's own of these: the one whose address is published, or any."""
+    def choose(self, records: Sequence[Json]) -> Json | None:
+        """The Service's own of all that there are: the one whose address is published, or any."""
         own = [record for record in records if self.is_proven(record)]
-        return next(filter(self.is_published, own), None) or next(iter(own), None)
+        published = next(filter(self.is_published, own), None) or next(iter(own), None)
+        return published or next(filter(self.is_upstreams, records), None)
 
-    def choose_of_all(self, records: list[Json]) -> Json | None:
-        """The same where these are all that there are."""
-        return self.choose(records) or next(filter(self.is_upstreams, records), None)
+    def check_free(self, records: Sequence[Json], is_deleted: bool) -> None:
+        """Raise `Refused` for what has its name, or its annotation names, and is not its own.
+
+        The annotation says nothing where the load balancer is to be deleted.
+        """
+        for record in records:
+            name, balancer_id = text(record.get("name")), text(record.get("id"))
+            is_claimed = balancer_id == self.annotated_id and not is_deleted
+            if is_claimed or name == self.default:
+                raise Refused(
+                    f"load balancer {name} ({balancer_id}) is not known to be this Service's: to "
+                    f"give it to the Service, rename it to {self.default}"
+                )

@@ -3,7 +3,7 @@
 The API takes a load balancer whole. What nobody asks for stays as it is in the one that is there.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -22,14 +22,16 @@ from ccm.providers.digitalocean.lb.request import (
 
 MAX_NAMED = 5  # Nodes in one sentence
 
-_DEFAULTS: Json = {
-    "redirect_http_to_https": False,
-    "enable_proxy_protocol": False,
-    "enable_backend_keepalive": False,
-    "disable_lets_encrypt_dns_records": False,
-    "http_idle_timeout_seconds": 60,
-}
-"""What a record means that does not say."""
+_RULE = (
+    "entry_protocol",
+    "entry_port",
+    "target_protocol",
+    "target_port",
+    "certificate_id",
+    "tls_passthrough",
+)
+"""What counts of a forwarding rule."""
+DEFAULT_IDLE_TIMEOUT = 60  # seconds, where a record does not say
 _KEPT = (
     "name",
     "project_id",
@@ -63,23 +65,21 @@ class Backends:
     why: str = ""
 
     @property
+    def content(self) -> Json:
+        return {"droplet_ids": sorted(self.droplet_ids)}
+
+    @property
     def warnings(self) -> list[str]:
         return [f"{named(self.left_out)} left out: {self.why}"] if self.left_out else []
 
 
-def backends(
-    kind: str, network: str, nodes: Iterable[Node], ended: Collection[int] = ()
-) -> Backends:
-    """Those of `nodes` whose droplets have not `ended`.
-
-    Raises `Refused` when there are Nodes with droplets, and all are unfit.
-    """
+def backends(kind: str, network: str, nodes: Iterable[Node]) -> Backends:
+    """Those of `nodes` that fit; raises `Refused` when some have droplets, and all are unfit."""
     needs_public = kind == NETWORK and network == EXTERNAL
     fit: list[Node] = []
     unfit: list[str] = []
     for node in nodes:
-        droplet_id = ids.droplet_of(node.provider_id)
-        if not droplet_id or droplet_id in ended:
+        if not ids.droplet_of(node.provider_id):
             continue
         if has_address(node, 4, ("ExternalIP",) if needs_public else ("ExternalIP", "InternalIP")):
             fit.append(node)
@@ -117,7 +117,7 @@ def creation(request: LoadBalancerRequest, behind: Backends, where: Json) -> Jso
         **request.fixed,
         "network": request.network,
         "network_stack": network_stack(request, behind),
-        "droplet_ids": sorted(behind.droplet_ids),
+        **behind.content,
     }
 
 
@@ -133,22 +133,6 @@ def network_stack(request: LoadBalancerRequest, behind: Backends) -> str:
         return asked
     has_both = request.type != NETWORK or (behind.names and not lacks_ipv6)
     return DUALSTACK if has_both else IPV4
-
-
-def changes(request: LoadBalancerRequest, behind: Backends, there: Json) -> Json:
-    """What of the record has to be otherwise; empty when it is as asked."""
-    wanted = {**request.settings, "droplet_ids": sorted(behind.droplet_ids)}
-    return {
-        key: value
-        for key, value in wanted.items()
-        if _comparable(key, value) != _comparable(key, _known(key, value, there))
-    }
-
-
-def host_changes(behind: Backends, there: Json) -> Json:
-    """The same for the nodes alone."""
-    wanted = sorted(behind.droplet_ids)
-    return {"droplet_ids": wanted} if {*droplets_of(there)} != {*wanted} else {}
 
 
 def update(there: Json, changed: Json) -> Json:
@@ -192,33 +176,22 @@ def named(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _known(key: str, wanted: Any, there: Json) -> Any:
-    """What the record says; a health check or default that it leaves out is as wanted."""
-    found = there.get(key, _DEFAULTS.get(key))
-    if key == "size" and not found and SIZES[wanted] == there.get("size_unit"):
-        return wanted
-    if key == "health_check":
-        return {one: mapping(found).get(one, wanted[one]) for one in wanted}
-    return found
+def completed(there: Json, desired: Json) -> Json:
+    """What counts of a record; what it leaves out is a default, or as desired."""
+    found = {"http_idle_timeout_seconds": DEFAULT_IDLE_TIMEOUT, **there}
+    if not found.get("size") and SIZES.get(desired.get("size", "")) == found.get("size_unit"):
+        found["size"] = desired.get("size")
+    rules = objects(found.get("forwarding_rules"))
+    check, firewall = mapping(desired.get("health_check")), mapping(found.get("firewall"))
+    sticky = {"type": "none", **mapping(found.get("sticky_sessions"))}
+    kept = ("type",) if sticky["type"] == "none" else tuple(sticky)
+    return found | {
+        "forwarding_rules": [{key: rule.get(key) for key in _RULE} for rule in rules],
+        "health_check": {**check, **_only(mapping(found.get("health_check")), check)},
+        "firewall": _only(firewall, ("allow", "deny")),
+        "sticky_sessions": _only(sticky, kept),
+    }
 
 
-def _comparable(key: str, value: Any) -> Any:
-    """What counts of a value; the order of lists says nothing."""
-    match key:
-        case "forwarding_rules":
-            return {_comparable_rule(rule) for rule in objects(value)}
-        case "firewall":
-            return {one: {*(mapping(value).get(one) or ())} for one in ("allow", "deny")}
-        case "droplet_ids":
-            return {*(value or ())}
-        case "sticky_sessions" if mapping(value).get("type", "none") == "none":
-            return "none"
-        case "sticky_sessions":
-            return tuple(mapping(value).get(one) for one in ("cookie_name", "cookie_ttl_seconds"))
-    return value
-
-
-def _comparable_rule(rule: Json) -> tuple[Any, ...]:
-    keys = ("entry_protocol", "entry_port", "target_protocol", "target_port")
-    secured = rule.get("certificate_id") or "", bool(rule.get("tls_passthrough"))
-    return (*(rule.get(key) for key in keys), *secured)
+def _only(record: Mapping[str, Any], keys: Collection[str]) -> Json:
+    return {key: value for key, value in record.items() if key in keys}

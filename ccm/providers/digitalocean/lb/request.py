@@ -43,6 +43,10 @@ class LoadBalancerRequest:
     def network(self) -> str:
         return str(self.fixed.get("network", EXTERNAL))
 
+    @property
+    def warnings(self) -> list[str]:
+        return self.annotations.warnings
+
     def ingress(self, record: Json) -> tuple[Ingress, ...]:
         """What the status says, once it is active."""
         if self.hostname:

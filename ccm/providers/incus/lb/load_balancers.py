@@ -1,4 +1,4 @@
-"""The balancers of Services: reads, a plan, and one write for each IP family that differs.
+"""The balancers of Services: a record for each IP family.
 
 A balancer is known by its address, so it is ours by the marks in its configuration alone. Each has
 one writer, this one: nothing but that keeps two changes of one record apart.
@@ -8,21 +8,23 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
-from ccm.cloud.shared_read import SharedRead
-from ccm.errors import CloudError, Conflict, NoRoom, NotFound, Refused, RetryAfter
+from ccm.cloud.interface import Instances
+from ccm.cloud.record_balancers import Desired, RecordBalancers
+from ccm.errors import CloudError, Conflict, NoRoom, Refused
 from ccm.http import path_of
 from ccm.model.cloud import Balancer, Ingress, IpMode, Network, OwnedBalancer
 from ccm.model.objects import Json, Node, objects, text
 from ccm.model.service import Feature, Service
-from ccm.providers.incus.api import RACE_RETRY, IncusApi
+from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import FORWARD, BalancerSection
 from ccm.providers.incus.ids import Cluster
 from ccm.providers.incus.inventory import Inventory
 from ccm.providers.incus.lb import plan
 from ccm.providers.incus.lb.addresses import Pools, free_addresses, is_usable
 from ccm.providers.incus.lb.backends import BackendReader
-from ccm.providers.incus.lb.plan import Backend, address_of
+from ccm.providers.incus.lb.plan import address_of
 from ccm.providers.incus.lb.request import (
     SERVICE,
     SERVICE_UID,
@@ -33,177 +35,140 @@ from ccm.providers.incus.lb.request import (
 )
 
 MAX_TRIES = 16  # of free addresses in one reconcile: somebody whom we do not see may have them
-Records = dict[str, Json]
-"""Balancers of one Service by their addresses."""
 
 
-class IncusLoadBalancers:
+class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
     """Balancers of one network, OVN's or forwards of a bridge."""
 
     supported_features = frozenset(
         {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.FIXED_IP, Feature.DUAL_STACK}
     )
-    privileged_annotations = frozenset[str]()
     excludes_stopped_nodes = True
 
     def __init__(
-        self, api: IncusApi, inventory: Inventory, section: BalancerSection, cluster: Cluster
+        self,
+        api: IncusApi,
+        instances: Instances,
+        inventory: Inventory,
+        section: BalancerSection,
+        cluster: Cluster,
     ) -> None:
+        super().__init__(instances)
         self._api, self._section, self._cluster = api, section, cluster
         self._backends = BackendReader(api, inventory, section)
         self._pools = Pools(api, section)
         kind = "forwards" if section.mode == FORWARD else "load-balancers"
         self._path = path_of("networks", section.network, kind)
         self._noun = "Forward" if section.mode == FORWARD else "LoadBalancer"
-        self._query = {"project": section.project}
-        self._list = SharedRead(self._read_all)
         # Two creations of one address at once may both succeed, and then nobody can change either.
         self._creating = asyncio.Lock()
 
-    def name_for(self, service: Service) -> str:
-        return service.default_balancer_name
-
-    async def get(self, service: Service) -> Balancer | None:
-        own = self._own(service, await self._list())
-        if not own:
-            return None
-        request = read_request(service, self._section, self._cluster)
-        kept = [one for family in request.families if (one := choose(request, family, own))]
-        return self._balancer(service, kept or sorted(own), request.warnings)
-
-    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
-        request = read_request(service, self._section, self._cluster)
-        listed = await self._list()
-        warnings, own = list(request.warnings), self._own(service, listed)
-        candidates = await self._backends.read(nodes)
-        kept: list[str] = []
-        for family in request.families:
-            backends = candidates.of_family(family)
-            if there := choose(request, family, own):
-                await self._update(own[there], request, backends)
-                kept.append(there)
-            elif made := await self._create(request, family, backends):
-                kept.append(made)
-            else:
-                warnings.append(f"no range has addresses of {family}")
-        for address in own.keys() - set(kept):
-            await self._delete(address)
-        warnings += candidates.warnings
-        return self._balancer(service, kept, tuple(warnings))
-
-    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
-        own = self._own(service, await self._list())
-        if not own:
-            raise Refused(f"Service {service.key} has no load balancer")
-        candidates = await self._backends.read(nodes)
-        for address, there in sorted(own.items()):
-            try:
-                listeners = read_listeners(plan.listeners_mark(there))
-            except ValueError as odd:
-                raise Refused(f"what {address} serves is not written in it") from odd
-            backends = candidates.of_family(family_of(address))
-            await self._write(
-                there, plan.with_backends(self._section.mode, there, listeners, backends)
-            )
-
-    async def delete(self, service: Service) -> None:
-        """Success once Incus lists none; it may delete one and say that it failed."""
-        for address in self._own(service, await self._list()):
-            await self._delete(address)
-
-    async def owned(self) -> Sequence[OwnedBalancer]:
-        configs = [plan.config_of(record) for record in await self._list()]
-        ours = {
-            text(config.get(SERVICE_UID)): text(config.get(SERVICE))
-            for config in configs
-            if self._cluster.owns(config) and config.get(SERVICE_UID)
-        }
-        return [
-            OwnedBalancer(Service({"metadata": {"uid": uid}}).default_balancer_name, uid, service)
-            for uid, service in ours.items()
-        ]
-
-    # Reading
-
-    async def _read_all(self) -> list[Json]:
-        listed = await self._api.get(f"List{self._noun}s", self._path, **self._query, recursion="1")
+    async def read_all(self) -> Sequence[Json]:
+        query = {"project": self._section.project}
+        listed = await self._api.get(f"List{self._noun}s", self._path, **query, recursion="1")
         if not isinstance(listed, list):
             raise CloudError(f"List{self._noun}s: the answer is no list")
         if not listed:  # as also where the certificate has no right to the project
             await self._api.get("GetProject", path_of("projects", self._section.project))
         return objects(listed)
 
-    def _own(self, service: Service, listed: Sequence[Json]) -> Records:
+    def own(self, service: Service, records: Sequence[Json]) -> Sequence[Json]:
         cluster, uid = self._cluster, service.uid
-        own = {address_of(one): one for one in listed if plan.is_marked(one, cluster, uid)}
-        counts = Counter(map(address_of, listed))
+        own = {address_of(one): one for one in records if plan.is_marked(one, cluster, uid)}
+        counts = Counter(map(address_of, records))
         if twice := sorted(address for address in own if counts[address] > 1):
             raise CloudError(
                 f"Incus has a balancer at {twice[0]} twice, and takes no change of either: its "
                 "administrator has to remove one (incus admin sql global)"
             )
-        return own
+        return [own[address] for address in sorted(own)]
 
-    def _balancer(
-        self, service: Service, addresses: Sequence[str], warnings: tuple[str, ...]
-    ) -> Balancer:
-        ingress = tuple(Ingress(ip=one, ip_mode=IpMode.VIP) for one in addresses)
-        return Balancer(self.name_for(service), ingress, warnings)
+    def owner_of(self, record: Json) -> OwnedBalancer | None:
+        config = plan.config_of(record)
+        uid = text(config.get(SERVICE_UID))
+        if not uid or not self._cluster.owns(config):
+            return None
+        name = Service({"metadata": {"uid": uid}}).default_balancer_name
+        return OwnedBalancer(name, uid, text(config.get(SERVICE)))
 
-    # Writing
+    def id_of(self, record: Json) -> str:
+        return address_of(record)
 
-    async def _update(
-        self, there: Json, request: BalancerRequest, backends: Sequence[Backend]
-    ) -> None:
+    async def request(self, service: Service, own: Sequence[Json]) -> BalancerRequest:
+        return read_request(service, self._section, self._cluster)
+
+    async def desired(
+        self, request: BalancerRequest, nodes: Sequence[Node], own: Sequence[Json]
+    ) -> Sequence[Desired]:
         mode, listeners = self._section.mode, request.listeners
-        await self._write(there, plan.body(mode, request.config, listeners, backends, there))
+        candidates = await self._backends.read(nodes)
+        request.warnings.extend(candidates.warnings)
+        by_address = {address_of(one): one for one in own}
+        desired = list[Desired]()
+        for family in request.families:
+            there = by_address.get(choose(request, family, by_address))
+            backends = candidates.of_family(family)
+            content = plan.body(mode, request.config, listeners, backends, there)
+            desired.append(Desired(there, content, family))
+        return desired
 
-    async def _write(self, there: Json, wanted: Json) -> None:
-        """The whole record at once: in some versions a part ends the request without an answer."""
-        if plan.is_different(wanted, there):
-            path = self._path + path_of(address_of(there))
-            try:
-                await self._api.call(f"Update{self._noun}", "PUT", path, self._query, wanted)
-            except NotFound as error:  # somebody deletes it
-                raise RetryAfter(str(error), RACE_RETRY) from error
+    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
+        try:
+            listeners = read_listeners(plan.listeners_mark(record))
+        except ValueError as odd:
+            raise Refused(f"what {address_of(record)} serves is not written in it") from odd
+        backends = (await self._backends.read(nodes)).of_family(family_of(address_of(record)))
+        return plan.with_backends(self._section.mode, record, listeners, backends)
 
-    async def _create(
-        self, request: BalancerRequest, family: str, backends: Sequence[Backend]
-    ) -> str:
-        """The address of a new one; empty where there is none of this family and none is needed."""
-        wanted = request.addresses.get(family)
-        record = plan.body(self._section.mode, request.config, request.listeners, backends)
+    def check_ready(self, record: Json) -> None:
+        """Incus answers once it is done."""
+
+    def balancer(self, request: BalancerRequest, records: Sequence[Json]) -> Balancer:
+        by_address = {address_of(one): one for one in records}
+        kept = [one for family in request.families if (one := choose(request, family, by_address))]
+        ingress = tuple(Ingress(ip=one, ip_mode=IpMode.VIP) for one in kept or by_address)
+        name = Service({"metadata": {"uid": request.uid}}).default_balancer_name
+        return Balancer(name, ingress, tuple(request.warnings))
+
+    async def create(self, request: BalancerRequest, desired: Desired) -> Json | None:
+        """None where there is no address of this family and none is needed."""
+        family, wanted = desired.part, request.addresses.get(desired.part)
         async with self._creating:
             pools = await self._pools.of_family(family)
             if not pools and not (wanted or request.needs_all_families):
-                return ""
+                request.warnings.append(f"no range has addresses of {family}")
+                return None
             if wanted and not is_usable(wanted, pools):
                 raise Refused(f"address {wanted} is in none of the ranges: {names(pools)}")
-            taken = {address_of(one) for one in await self._list()}
+            taken = {address_of(one) for one in await self.shared_list()}
             candidates = list(islice(candidates_for(request, family, pools, taken), MAX_TRIES))
             for address in candidates:
-                if await self._is_created({"listen_address": address, **record}):
-                    return address
+                record = {"listen_address": address, **desired.content}
+                try:
+                    await self._call("Create", "POST", "", record)
+                except Conflict:  # somebody has it whom Incus does not show
+                    continue
+                return record
         if wanted:
             raise Refused(f"address {wanted} is another's")
         if len(candidates) < MAX_TRIES:
             raise NoRoom(f"no address of {family} is free in {names(pools)}")
         raise CloudError(f"{MAX_TRIES} addresses of {family} were tried, and others have them")
 
-    async def _is_created(self, record: Json) -> bool:
-        """Whether nobody else has the address; Incus shows only some of those who may."""
-        try:
-            await self._api.call(f"Create{self._noun}", "POST", self._path, self._query, record)
-        except Conflict:
-            return False
-        return True
+    async def update(self, record: Json, changes: Json) -> Json:
+        """The whole record at once: in some versions a part ends the request without an answer."""
+        body = {key: record[key] for key in plan.WRITTEN if key in record} | changes
+        await self._call("Update", "PUT", address_of(record), body)
+        return record | changes
 
-    async def _delete(self, address: str) -> None:
-        path = self._path + path_of(address)
-        try:
-            await self._api.call(f"Delete{self._noun}", "DELETE", path, self._query)
-        except NotFound:
-            return
+    async def remove(self, record: Json) -> None:
+        """Success once Incus lists none; it may delete one and say that it failed."""
+        await self._call("Delete", "DELETE", address_of(record))
+
+    async def _call(self, verb: str, method: str, address: str, body: Json | None = None) -> Any:
+        path = self._path + (path_of(address) if address else "")
+        query = {"project": self._section.project}
+        return await self._api.call(f"{verb}{self._noun}", method, path, query, body)
 
 
 def choose(request: BalancerRequest, family: str, own: Mapping[str, Json]) -> str:

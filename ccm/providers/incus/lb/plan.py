@@ -13,6 +13,8 @@ from ccm.providers.incus.ids import CLUSTER_UID, OURS, Cluster
 from ccm.providers.incus.lb.request import PORTS, SERVICE, SERVICE_UID, Listener
 
 CHECKS = "healthcheck"
+WRITTEN = ("description", "config", "backends", "ports")
+"""What of a record goes back to Incus with a change."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,11 +71,6 @@ def with_backends(
     config = {k: v for k, v in config_of(there).items() if k.startswith((OURS, CHECKS))}
     changed = body(mode, config, listeners, backends, there)
     return changed | {"description": text(there.get("description"))}
-
-
-def is_different(wanted: Json, there: Json) -> bool:
-    """Whether it takes a write; the order of ports and backends says nothing."""
-    return any(_comparable(wanted.get(key)) != _comparable(there.get(key)) for key in wanted)
 
 
 def backend_name(backend: Backend, port: int) -> str:
@@ -140,14 +137,6 @@ def _with_others(made: Sequence[Json], there: object) -> list[Json]:
 def _identity(record: Json) -> tuple[str, ...]:
     """Of a backend its name, of a port what it listens to."""
     return tuple(text(record.get(key)) for key in ("name", "protocol", "listen_port"))
-
-
-def _comparable(value: object) -> object:
-    if isinstance(value, list):
-        return sorted(map(str, map(_comparable, value)))
-    if isinstance(value, dict):
-        return {key: _comparable(one) for key, one in sorted(value.items())}
-    return value or ""
 
 
 def listeners_mark(record: Json) -> str:

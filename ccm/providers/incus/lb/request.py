@@ -41,7 +41,7 @@ class BalancerRequest:
     addresses: Mapping[str, str]  # that are asked for, by family
     published: Mapping[str, str]  # that the Service's status has, by family
     checks: Mapping[str, str]
-    warnings: tuple[str, ...]
+    warnings: list[str]
 
     @property
     def config(self) -> dict[str, str]:
@@ -64,7 +64,7 @@ def read_request(service: Service, section: BalancerSection, cluster: Cluster) -
         addresses=_addresses(service, families),
         published={family_of(one): one for one in published if family_of(one)},
         checks={} if section.mode == FORWARD else _checks(service, section),
-        warnings=tuple(f"annotation {name} is ignored: it is not known" for name in unknown),
+        warnings=[f"annotation {name} is ignored: it is not known" for name in unknown],
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ccm.errors import Refused
 from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.records import differences
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.lb.names import Names, Role, sharers, tags_of
 from ccm.providers.openstack.lb.request import Listener, Member, Monitor, Pool
@@ -217,21 +218,15 @@ def _plan_monitor(desired: Monitor | None, there: Json | None, pool_id: str) -> 
 
 
 def differing(desired: Json, there: Json) -> Json:
-    """The fields of `desired` that a record has otherwise; order in a list says nothing."""
-    return {
-        key: value
-        for key, value in desired.items()
-        if _comparable(key, value) != _comparable(key, there.get(key))
-    }
+    """The fields of `desired` that a record has otherwise."""
+    return differences(desired, there, _counts)
 
 
-def _comparable(key: str, value: Any) -> Any:
+def _counts(key: str, value: Any) -> Any:
+    """What counts of a value: all that may come is as good as no list."""
     if key == "allowed_cidrs":
-        found = set(value or ())
-        return None if found in EVERYBODY or not found else found
-    if key == "session_persistence":
-        return mapping(value).get("type")
-    return value or None
+        return [] if {*(value or ())} in EVERYBODY else value
+    return mapping(value).get("type") if key == "session_persistence" else value
 
 
 def _listener_deletion(listener: Json, observed: ObservedBalancer) -> Iterator[ApiCall]:
