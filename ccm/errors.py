@@ -93,6 +93,10 @@ class RetryAfter(CloudError):
         self.seconds = seconds
 
 
+class Contested(RetryAfter):
+    """Another client sets back what we write to a field: write it again after `seconds`."""
+
+
 class Throttled(CloudError):
     """The cloud throttles; `seconds` is its own `Retry-After`, if any."""
 

@@ -1,15 +1,54 @@
 """The one place where a worker writes to Kubernetes."""
 
-from dataclasses import dataclass
+import asyncio
+import logging
+import random
+import re
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import assert_never
 
+import orjson
+
 from ccm.bus.sockets import Permission
-from ccm.errors import KubernetesError
+from ccm.decide.backoff import Backoff
+from ccm.errors import Contested, KubernetesError, Unreachable
 from ccm.kube.client import JSON_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Check, Kube
-from ccm.model.objects import Json
+from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.writes import Delete, Merge, Patch, Write
 
+log = logging.getLogger(__name__)
+
 WRITE_TIMEOUT = 30.0  # seconds a write may take at the most
+REVERTS = 3  # of one field in a row, after which its next write has to wait
+REVERTED = Backoff(first=1.0, most=300.0)
+CALM = 60.0  # seconds beyond such a wait without another revert, after which it is over
+FIELDS_KEPT = 10_000  # the last written ones
+OUR_MANAGER = "ccm-supervisor"  # what the API server makes of our user agent
+_TIMES = re.compile(rb'"last\w*Time":"[^"]*"')
+
+
+@dataclass(slots=True)
+class _Field:
+    """Our last write of a field, and how often in a row another client set it back."""
+
+    content: int
+    at: float
+    reverts: int = 0
+    is_counted: bool = False  # the revert since that write
+    due: float = 0.0
+    writer: str = ""
+
+    @property
+    def pause(self) -> float:
+        return REVERTED.delay(self.reverts - REVERTS + 1, 0.0) if self.reverts >= REVERTS else 0.0
+
+    def is_repeated_by(self, content: int, now: float) -> bool:
+        """Whether the same write comes again so soon that somebody must have reverted it."""
+        return content == self.content and now - self.at <= self.pause + CALM
 
 
 @dataclass
@@ -18,25 +57,35 @@ class Performer:
 
     `grace` is how many seconds after the end of the permission the lease still keeps others from
     acting: a write that has left by then may still be answered, so no write may take longer.
+
+    A field that another client sets back again and again is written with growing pauses.
     """
 
     kube: Kube
     permission: Permission
     grace: float
+    _fields: OrderedDict[tuple[str, ...], _Field] = field(default_factory=OrderedDict)
 
     async def perform(self, write: Write, check: Check = lambda: None) -> Json:
-        """The API server's answer, for a patch the object, or its metadata; raises `NotLeading`.
+        """The API server's answer, for a patch the object, or its metadata.
 
-        A deletion cannot test what it was decided on: `check` does as it leaves, with `Outdated`.
+        Raises `NotLeading`, and `Contested` while the write has to wait. A deletion cannot test
+        what it was decided on: `check` does as it leaves, with `Outdated`.
         """
         timeout = min(WRITE_TIMEOUT, max(self.permission.seconds_left, 0.0) + self.grace)
         match write:
             case Patch(path, operations, merge):
-                if merge and (answer := await self._merged(path, merge, timeout)):
-                    return answer
-                return await self.kube.patch(path, JSON_PATCH, operations, timeout)
+                changed = [each for each in operations if each["op"] != "test"]
+                where = path, *(text(each["path"]) for each in changed)
+                async with self._reverts_counted(where, changed):
+                    if merge and (answer := await self._merged(path, merge, timeout)):
+                        return answer
+                    return await self.kube.patch(path, JSON_PATCH, operations, timeout)
             case Merge(path, body):
-                return await self.kube.patch(path, STRATEGIC_PATCH, body, timeout, METADATA_ONLY)
+                async with self._reverts_counted((path, *_leading_keys(body)), body):
+                    return await self.kube.patch(
+                        path, STRATEGIC_PATCH, body, timeout, METADATA_ONLY
+                    )
             case Delete(path, uid):
                 body = {"preconditions": {"uid": uid}}
                 return await self.kube.request("DELETE", path, body, timeout=timeout, check=check)
@@ -51,3 +100,68 @@ class Performer:
             if error.status != 409:
                 raise
             return None
+
+    @asynccontextmanager
+    async def _reverts_counted(self, where: tuple[str, ...], change: object) -> AsyncIterator[None]:
+        """Around a write; raises `Contested` while it has to wait."""
+        content, now = hash(_TIMES.sub(b"", orjson.dumps(change))), time.monotonic()
+        known = self._fields.get(where)
+        if known and known.is_repeated_by(content, now):
+            if not known.is_counted:
+                known.is_counted, known.reverts = True, known.reverts + 1
+                known.due = now + known.pause * random.uniform(1.0, 1.2)
+                if known.reverts == REVERTS:
+                    await self._report(where, known)
+            if (left := known.due - time.monotonic()) > 0:
+                who = f"{known.writer!r}, by managedFields," if known.writer else "another client"
+                raise Contested(f"{who} sets {where[1]} back whenever it is written", left)
+        else:
+            known = _Field(content, now)
+        yield
+        known.at, known.is_counted = time.monotonic(), False
+        self._fields[where] = known
+        self._fields.move_to_end(where)
+        if len(self._fields) > FIELDS_KEPT:
+            self._fields.popitem(last=False)
+
+    async def _report(self, where: tuple[str, ...], known: _Field) -> None:
+        """Log who it is, and later that it is over."""
+        known.writer = await self._writer(where)
+        name = where[0].removesuffix("/status")
+        extra = {"object": name, "field": where[1], "writer": known.writer or "unknown"}
+        log.warning("writes reverted", extra=extra)
+
+        def report_end() -> None:
+            left = known.at + known.pause + CALM - time.monotonic()
+            if left > 0 and self._fields.get(where) is known:
+                asyncio.get_running_loop().call_later(left, report_end)
+            else:
+                log.info("writes no longer reverted", extra=extra)
+
+        report_end()
+
+    async def _writer(self, where: Sequence[str]) -> str:
+        """Who else wrote the field last, by `managedFields`; empty when nobody can tell."""
+        try:
+            raw = await self.kube.get(where[0].removesuffix("/status"))
+        except (KubernetesError, Unreachable):
+            return ""
+        entries = objects(mapping(raw.get("metadata")).get("managedFields"))
+        others = [one for one in entries if not text(one.get("manager")).startswith(OUR_MANAGER)]
+        owners = [one for one in others if _owns(mapping(one.get("fieldsV1")), where[1])]
+        newest = max(owners or others, key=lambda one: text(one.get("time")), default={})
+        return text(newest.get("manager"))
+
+
+def _leading_keys(body: Json) -> Iterator[str]:
+    """What a merge patch changes, as paths of two parts."""
+    for first, value in body.items():
+        for second in mapping(value):
+            if (first, second) not in (("metadata", "uid"), ("metadata", "resourceVersion")):
+                yield f"/{first}/{second}"
+
+
+def _owns(fields: Mapping[str, object], path: str) -> bool:
+    """Whether `fieldsV1` has the first two parts of the path."""
+    first, second, *_ = [*path.split("/")[1:], ""]
+    return f"f:{second}" in mapping(fields.get(f"f:{first}"))

@@ -28,7 +28,15 @@ from ccm.bus.sockets import Permission
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.counters import Counters, Numbers
 from ccm.decide.backoff import Backoff
-from ccm.errors import CloudError, KubernetesError, NotLeading, Refused, RetryAfter, Unreachable
+from ccm.errors import (
+    CloudError,
+    Contested,
+    KubernetesError,
+    NotLeading,
+    Refused,
+    RetryAfter,
+    Unreachable,
+)
 from ccm.kube.events import Event
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
@@ -206,6 +214,9 @@ class Runner:
             self._end(key, await self._controller.reconcile(key))
         except NotLeading:
             self._wait(key, "this replica does not lead now", NOT_LEADING_RETRY)
+        except Contested as contest:
+            self._wait(key, str(contest), contest.seconds)
+            self._record(key, "WriteReverted", str(contest))
         except RetryAfter as wait:
             self._wait(key, str(wait), wait.seconds)
         except Refused as refusal:

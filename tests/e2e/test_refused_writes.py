@@ -1,5 +1,6 @@
 """Writes that a real API server refuses: told on the Node, tried again seldom, and nobody waits."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,9 +11,10 @@ import pytest
 from ccm.errors import KubernetesError
 from ccm.kube.client import MERGE_PATCH
 from ccm.sandbox.kubelets import new_machines, register
-from tests.support.environment import EVENTS, NODES, Environment, until_renewed
+from tests.support.environment import EVENTS, NODES, SERVICES, Environment, until_renewed
 from tests.support.kube.cluster import RealCluster
-from tests.support.running import Json, until
+from tests.support.running import ALL_CONTROLLERS, Json, in_background, until
+from workers.performer import REVERTS
 from workers.runner import REFUSAL
 
 pytestmark = pytest.mark.real
@@ -120,3 +122,33 @@ async def denial(env: Environment, name: str) -> None:
         return False
 
     await until("the policy is in force", is_denied)
+
+
+async def test_two_writers_of_one_status_do_not_fight(env: Environment) -> None:
+    """The other one writes whenever ours is there, by a user agent that begins with `test`."""
+    path, theirs = f"{SERVICES}/web-1", "203.0.113.9"
+    reverts: list[float] = []
+
+    async def is_ours() -> bool:
+        ingress = (await env.api.get(path))["status"]["loadBalancer"].get("ingress")
+        return bool(ingress) and ingress[0]["ip"] != theirs
+
+    async def fight() -> None:
+        while True:
+            if await is_ours():
+                status = {"status": {"loadBalancer": {"ingress": [{"ip": theirs}]}}}
+                await env.api.patch(f"{path}/status", MERGE_PATCH, status)
+                reverts.append(time.monotonic())
+            await asyncio.sleep(0.01)
+
+    await env.add_nodes(1)
+    await env.add_services(1)
+    with env.supervisor(*ALL_CONTROLLERS) as supervisor:
+        async with in_background(fight()):
+            await until("they fight", lambda: len(reverts) >= REVERTS)
+            await until_renewed(env.api)
+        assert len(reverts) < 10
+        [message] = (await told(env, "WriteReverted")).values()
+        assert message.startswith("'test', by managedFields, sets /status/loadBalancer back")
+        await until("it is written again", is_ours)
+        assert supervisor.log.read_text().count("writes reverted") == 1

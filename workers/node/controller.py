@@ -13,7 +13,7 @@ from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, KubernetesError, NotLeading, Outdated, Unreachable
+from ccm.errors import CloudError, Contested, KubernetesError, NotLeading, Outdated, Unreachable
 from ccm.kube.events import Event, ObjectRef, event_rule
 from ccm.log import performing, seconds_since
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
@@ -302,15 +302,15 @@ class NodeController:
     async def _perform_each(
         self, node: Node, writer: NodeWriter, actions: Iterable[Action]
     ) -> None:
-        """Perform all actions; raises the first refusal, after the others."""
-        refusals: list[KubernetesError] = []
+        """Perform all actions; raises the first refusal or contest, after the others."""
+        refusals: list[KubernetesError | Contested] = []
         for action in actions:
             try:
                 with performing(log, message_for(action), node=node.name):
                     await self._write_action(writer, node, action)
                 self._followed += not isinstance(action, SetTaints)
-            except KubernetesError as error:
-                if not error.is_refusal:
+            except (KubernetesError, Contested) as error:
+                if isinstance(error, KubernetesError) and not error.is_refusal:
                     raise
                 refusals.append(error)
         if refusals:

@@ -1,0 +1,116 @@
+"""Two writers of one field: who repeats a write waits ever longer, and says who the other is."""
+
+import asyncio
+import logging
+import time
+from typing import Any, cast
+
+import pytest
+
+from ccm.errors import Contested, KubernetesError
+from ccm.kube.client import Kube
+from ccm.model.objects import Json
+from ccm.model.writes import Merge, Patch, Write
+from tests.support.context import FakePort
+from workers.performer import CALM, Performer
+
+pytestmark = pytest.mark.virtual_time
+
+NODE = "/api/v1/nodes/n"
+
+
+def patch(path: str, value: object, at: str = f"{NODE}/status") -> Patch:
+    test = {"op": "test", "path": "/metadata/uid", "value": "u"}
+    return Patch(at, (test, {"op": "add", "path": path, "value": value}))
+
+
+def condition(status: str) -> Merge:
+    now = {"lastTransitionTime": str(time.monotonic()), "status": status}
+    conditions = [{"type": "NetworkUnavailable", **now}]
+    return Merge(f"{NODE}/status", {"metadata": {"uid": "u"}, "status": {"conditions": conditions}})
+
+
+class Server:
+    """Takes every write, unless `failures` says otherwise; `rogue` is who reverts them."""
+
+    def __init__(self) -> None:
+        self.writes = 0
+        self.failures: list[KubernetesError] = []
+        self.performer = Performer(cast(Kube, self), FakePort().permission, grace=5.0)
+
+    async def patch(self, *_: Any) -> Json:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.writes += 1
+        return {}
+
+    async def get(self, path: str) -> Json:
+        assert path == NODE
+        fields: Json = {
+            "f:status": {"f:loadBalancer": {}, "f:conditions": {}},
+            "f:metadata": {"f:labels": {}},
+        }
+        entries = [
+            {"manager": "ccm-supervisor", "time": "3", "fieldsV1": fields},
+            {"manager": "kubelet", "time": "4", "fieldsV1": {"f:status": {"f:images": {}}}},
+            {"manager": "rogue", "time": "2", "fieldsV1": fields},
+            {"manager": "before", "time": "1", "fieldsV1": fields},
+        ]
+        return {"metadata": {"managedFields": entries}}
+
+    async def write(self, write: Write) -> Contested | None:
+        try:
+            await self.performer.perform(write)
+        except Contested as contest:
+            return contest
+        return None
+
+    async def fight(self, make: Any, seconds: float) -> list[str]:
+        """Write again and again, as whoever is reverted at once."""
+        end, told = time.monotonic() + seconds, []
+        while time.monotonic() < end:
+            if contest := await self.write(make()):
+                told.append(str(contest))
+            await asyncio.sleep(0.01)
+        return told
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: patch("/status/loadBalancer", {"ingress": [{"ip": "192.0.2.1"}]}),
+        lambda: patch("/metadata/labels/a~1b", "c"),
+        lambda: condition("False"),
+    ],
+    ids=["status", "label", "condition"],
+)
+async def test_a_field_that_another_client_sets_back_is_written_ever_more_seldom(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CT2, and MC56 and MC61 of several clouds."""
+    caplog.set_level(logging.INFO)
+    server = Server()
+    told = await server.fight(make, 15.0)
+    assert 5 <= server.writes <= 7
+    await server.fight(make, 600.0)
+    assert server.writes <= 12
+    assert all("'rogue', by managedFields, sets /" in line for line in told)
+    assert caplog.messages == ["writes reverted"]
+    await asyncio.sleep(400.0)
+    assert caplog.messages == ["writes reverted", "writes no longer reverted"]
+    await server.fight(make, 0.02)
+    assert caplog.messages == ["writes reverted", "writes no longer reverted"]
+
+
+async def test_what_changes_or_comes_seldom_or_fails_is_no_contest() -> None:
+    server = Server()
+    for number in range(20):
+        assert await server.write(condition(str(number % 2))) is None
+    for _ in range(20):
+        await asyncio.sleep(CALM + 1)
+        assert await server.write(patch("/spec/taints", [])) is None
+    server.failures = [KubernetesError(409, "Conflict", "changed", None)] * 20
+    for _ in range(20):
+        with pytest.raises(KubernetesError):
+            await server.write(patch("/spec/providerID", "a"))
+    assert await server.write(patch("/spec/providerID", "a")) is None
