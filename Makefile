@@ -12,7 +12,7 @@ CACHE  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ccm-supervisor
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint types layers clean
 
 ##@ Begin
 help: ## List the targets
@@ -103,6 +103,9 @@ bench-smoke: venv kube ## Count writes, cloud reads and frames on a real API ser
 kube: ## Build (once) the real kube-apiserver, etcd and kubectl that tests run against
 	$(PYTHON) -m tests.support.kube.build
 
+kubelets: ## Build (once) the kubelets without containers that tests let join
+	$(PYTHON) -m tests.support.kube.build kubelets
+
 peers: ## Build (once) the upstream controllers that tests compare ours with
 	$(PYTHON) -m tests.support.kube.build peer
 	$(PYTHON) -m tests.support.kube.build readers
@@ -125,7 +128,7 @@ lab-vsphere: ## Build (once) the vCenter of loopback that the provider of vSpher
 ##@ Test
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
 # Which tests share a pytest worker: see tests/conftest.py. TESTS="tests/unit -k budget" picks some.
-test: venv $(if $(CI),kube peers helm lab-vsphere tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
+test: venv $(if $(CI),kube kubelets peers helm lab-vsphere tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
 	$(BIN)/python -m tests $(TESTS)
 
 ##@ Servers and labs that tests run against

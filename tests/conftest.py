@@ -23,6 +23,7 @@ BY_MODULE = {
     "tests/integration/https/test_real.py",
     "tests/peers/test_aws_peers.py",
     "tests/e2e/test_informer.py",
+    "tests/e2e/test_kubelets.py",
     "tests/docs/walks/test_walks.py",
     "tests/docs/faults/test_cures.py",
 }

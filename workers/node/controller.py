@@ -39,6 +39,7 @@ from workers.node.plan import (
     SetTaints,
     follow,
     impossible_labels,
+    is_refreshed,
     is_watched,
     message_for,
     patch_for,
@@ -139,7 +140,10 @@ class NodeController:
         )
         self._watched: set[str] = set()  # names of Nodes that the cloud is asked about
         self._monitor_pass = MonitorPass(context, self._reader, instances, self._watched)
-        self._refresh_pass = RefreshPass(context, self._reader, instances.batch_size)
+        self._refreshed: dict[str, None] = {}  # names of Nodes in the order of their refreshes
+        self._refresh_pass = RefreshPass(
+            context, self._reader, instances.batch_size, self._refreshed
+        )
         self._holders = context.machine_holders()
         self._initialized = self._deleted = self._followed = 0
         self._deletions: set[asyncio.Task[None]] = set()
@@ -324,9 +328,13 @@ class NodeController:
     def _watch(self, name: str) -> None:
         """Notice which passes a Node is a matter of, as it now is in the store."""
         node = self._node(name)
-        has_to = node is not None and is_watched(node, self._context.provider.provider_ids)
+        provider_ids = self._context.provider.provider_ids
+        has_to = node is not None and is_watched(node, provider_ids)
         (self._watched.add if has_to else self._watched.discard)(name)
-        self._refresh_pass.watch(name, node)
+        if node is not None and is_refreshed(node, provider_ids):
+            self._refreshed.setdefault(name)
+        else:
+            self._refreshed.pop(name, None)
 
     async def _delete(self, name: str, uid: str, evidence: str) -> None:
         """Delete a Node that the supervisor permits, if it is the same and still not Ready."""

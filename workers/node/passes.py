@@ -16,7 +16,7 @@ from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
 from workers.batch_reader import BatchReader
 from workers.controller import ControllerContext
-from workers.node.plan import CannotPlan, follow, is_watched
+from workers.node.plan import CannotPlan, follow, is_refreshed, is_watched
 from workers.store import Store
 
 TimedAnswers = dict[str, tuple[float, Answer]]
@@ -130,19 +130,17 @@ class RefreshPass:
     """
 
     def __init__(
-        self, context: ControllerContext, reader: BatchReader[Node, Answer], batch_size: int
+        self,
+        context: ControllerContext,
+        reader: BatchReader[Node, Answer],
+        batch_size: int,
+        names: dict[str, None],
     ) -> None:
+        """`names` are of the Nodes to ask about, first the one asked about longest ago."""
         self._context, self._reader, self._batch_size = context, reader, batch_size
-        self._waiting: dict[str, None] = {}  # names of Nodes; first the one asked about longest ago
+        self._waiting = names
         self._answers: dict[str, tuple[str, Instance | Gone]] = {}
         self.passes = 0  # how often all nodes were asked about since the start
-
-    def watch(self, name: str, node: Node | None) -> None:
-        """Ask about this node in its turn, or no longer."""
-        if node and self._is_due(node):
-            self._waiting.setdefault(name)
-        else:
-            self._waiting.pop(name, None)
 
     def answer(self, node: Node) -> Instance | Gone | None:
         """What this node has to become, until `forget`; or why it has no machine."""
@@ -170,10 +168,7 @@ class RefreshPass:
                     self.passes, asked = self.passes + 1, 0
 
     def _is_due(self, node: Node) -> bool:
-        """Initialized and ours; without a provider ID its kubelet sets the addresses itself."""
-        is_foreign = node.is_foreign(self._context.provider.provider_ids)
-        is_initialized = bool(node.provider_id) and not node.is_uninitialized
-        return is_initialized and not is_foreign and not node.is_being_deleted
+        return is_refreshed(node, self._context.provider.provider_ids)
 
     async def _ask_next(self, left: int) -> int:
         """Ask about the next batch, of those left in this pass; returns how many nodes it has."""

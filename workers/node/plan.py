@@ -115,6 +115,12 @@ def _plan_addresses(node: Node, instance: Instance) -> Iterator[SetAddresses]:
         yield SetAddresses(addresses)
 
 
+def is_refreshed(node: Node, provider_ids: re.Pattern[str]) -> bool:
+    """Whether its machine may change it: without a provider ID its kubelet sets the addresses."""
+    is_initialized = bool(node.provider_id) and not node.is_uninitialized
+    return is_initialized and not node.is_foreign(provider_ids) and not node.is_being_deleted
+
+
 def is_watched(node: Node, provider_ids: re.Pattern[str]) -> bool:
     """Whether the cloud is asked about `node` in each monitor pass: ours, and not Ready.
 

@@ -3,7 +3,8 @@
 `python3 -m tests.support.kube.build` prints the folder of the servers, with `peer` that of the
 controllers that tests need always, with `openstack` or `vsphere` that of the one which the lab of
 this name is for, with `helm` Helm's, with `godo` that of what reads requests with DigitalOcean's
-client, with `readers` that of what reads configuration files with upstream's readers.
+client, with `readers` that of what reads configuration files with upstream's readers, with
+`kubelets` that of kubelets without containers, with `nodes` that of what other nodes run.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
@@ -38,6 +39,7 @@ class Pin:
     folder: Path
     module: str
     programs: Mapping[str, str]
+    tags: str = ""
 
     @property
     def go_mod(self) -> str:
@@ -89,6 +91,34 @@ VSPHERE_PEER = Pin(
         )
     },
 )
+KUBELETS = Pin(
+    PINS / "kubelets",
+    "k8s.io/kubernetes",
+    {
+        "hollow-kubelet": "./hollow",
+        "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    },
+)
+NODES = Pin(
+    PINS / "kubelets",
+    "k8s.io/kubernetes",
+    {
+        "pod": "./pod",
+        **{
+            name: f"k8s.io/kubernetes/cmd/{name}"
+            for name in ("kubelet", "kube-proxy", "kube-scheduler")
+        },
+    },
+)
+CONTAINERD = Pin(
+    PINS / "containerd",
+    "github.com/containerd/containerd/v2",
+    {
+        name: f"github.com/containerd/containerd/v2/cmd/{name}"
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    },
+    tags="no_btrfs,no_devmapper,no_zfs",
+)
 PEERS = (PEER, AWS_PEER)
 LAB_PEERS = (OPENSTACK_PEER,)
 VSPHERE_PEERS = (VSPHERE_PEER,)
@@ -106,6 +136,8 @@ BUILDS = {
     "godo": CLIENTS,
     "readers": CONFIG_READERS,
     "vsphere": VSPHERE_PEERS,
+    "kubelets": (KUBELETS,),
+    "nodes": (NODES, CONTAINERD),
 }
 
 
@@ -155,7 +187,7 @@ def cache_folder(pins: Sequence[Pin]) -> Path:
 def _key(pins: Sequence[Pin]) -> str:
     digest = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
     for pin in pins:
-        for path in sorted(pin.folder.iterdir()):
+        for path in sorted(filter(Path.is_file, pin.folder.rglob("*"))):
             digest.update(path.read_bytes())
         for program in pin.programs:
             digest.update(" ".join(_command(pin, program, Path())).encode())
@@ -172,7 +204,9 @@ def _build(pin: Pin, folder: Path) -> None:
 
 
 def _command(pin: Pin, program: str, folder: Path) -> Sequence[str]:
-    flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags(pin)}")
+    flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags(pin)}"]
+    if pin.tags:
+        flags.append(f"-tags={pin.tags}")
     return ("go", "build", *flags, "-o", str(folder / program), pin.programs[program])
 
 
@@ -183,7 +217,7 @@ def _ldflags(pin: Pin) -> str:
         minor = _search(r"^\s*k8s.io/client-go v0\.(\d+)", pin.go_mod)
         prefix = "helm.sh/helm/v3/pkg/chartutil.k8sVersion"
         return f"-s -w -X {prefix}Major=1 -X {prefix}Minor={minor}"
-    if pin is not KUBERNETES:
+    if pin.module != KUBERNETES.module:
         return "-s -w"
     major, minor, _ = pin.version.removeprefix("v").split(".", 2)
     values = {

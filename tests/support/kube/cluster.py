@@ -23,7 +23,7 @@ from tests.support.kube.access import Rule, Subject
 from tests.support.kube.child import Child, Nursery
 from tests.support.kube.ports import ReservedPort
 from tests.support.kube.rest import JSON, MERGE_PATCH, Answer, RestClient
-from tests.support.kube.servers import Layout, apiserver_command, etcd_command
+from tests.support.kube.servers import GROUPS, Layout, apiserver_command, etcd_command
 
 START_LIMIT = 120.0  # seconds at rest; several may start at once
 ITS_EVENTS = "ipallocator-repair-controller"  # who tells of Services in the API server itself
@@ -46,9 +46,16 @@ class RealCluster:
     """One cluster, which dies with this process however this process ends."""
 
     def __init__(
-        self, binaries: Path, directory: Path, apiserver_flags: Sequence[str] = ()
+        self,
+        binaries: Path,
+        directory: Path,
+        apiserver_flags: Sequence[str] = (),
+        users: Mapping[str, str] | None = None,
     ) -> None:
-        """Take what is needed to start; `directory` must be empty, or not there yet."""
+        """Take what is needed to start; `directory` must be empty, or not there yet.
+
+        `users` are further identities with a token: names, and the group of each, if any.
+        """
         self.directory = directory.absolute()
         self.directory.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
@@ -56,7 +63,7 @@ class RealCluster:
         for port in ports:
             self._held.callback(port.release)
         self._layout = Layout(binaries, self.directory, *(port.number for port in ports))
-        self._tokens = self._layout.write_files()
+        self._tokens = self._layout.write_files(GROUPS | dict(users or {}))
         self._apiserver_command = apiserver_command(self._layout, apiserver_flags)
         self.client = RestClient(self.url, self.ca_file)
         self._nursery = Nursery()
@@ -65,9 +72,15 @@ class RealCluster:
         self._apiserver: Child | None = None
 
     @classmethod
-    def start(cls, binaries: Path, directory: Path, apiserver_flags: Sequence[str] = ()) -> Self:
+    def start(
+        cls,
+        binaries: Path,
+        directory: Path,
+        apiserver_flags: Sequence[str] = (),
+        users: Mapping[str, str] | None = None,
+    ) -> Self:
         """Return a running cluster; a flag given here overrides ours of the same name."""
-        cluster = cls(binaries, directory, apiserver_flags)
+        cluster = cls(binaries, directory, apiserver_flags, users)
         try:
             cluster._start_etcd()
             cluster.start_apiserver()
@@ -162,6 +175,10 @@ class RealCluster:
         return audit.read_audit_log(self._layout.audit_log)
 
     # --- faults
+
+    def start_beside(self, name: str, command: Sequence[str]) -> Child:
+        """Start another program, which is killed with the cluster; its log is beside theirs."""
+        return self._nursery.start(name, command, self.directory)
 
     def start_apiserver(self) -> None:
         """Start the API server at its port and return when it is ready."""

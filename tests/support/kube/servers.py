@@ -52,12 +52,12 @@ class Layout:
         """The API server makes its serving certificate, with the CA behind it, when it starts."""
         return self.secrets / "apiserver.crt"
 
-    def write_files(self) -> Mapping[str, str]:
-        """Write what the API server reads; the token of each identity."""
+    def write_files(self, groups: Mapping[str, str]) -> Mapping[str, str]:
+        """Write what the API server reads; the token of each identity, which has this group."""
         self.secrets.mkdir(mode=0o700)
-        tokens = {identity: secrets.token_urlsafe(24) for identity in GROUPS}
+        tokens = {identity: secrets.token_urlsafe(24) for identity in groups}
         with (self.secrets / "tokens.csv").open("w", newline="") as file:
-            csv.writer(file).writerows((tokens[name], name, name, GROUPS[name]) for name in GROUPS)
+            csv.writer(file).writerows((tokens[name], name, name, groups[name]) for name in groups)
         key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.TraditionalOpenSSL,

@@ -1,0 +1,146 @@
+"""Real kubelets without containers, and kube-controller-manager, around a real API server.
+
+A kubelet here is upstream's code over a container runtime in memory: what it writes to its Node,
+when, and what it asks for are its own.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.kube.audit import AuditEntry
+from tests.support.kube.child import Child
+from tests.support.kube.cluster import RealCluster
+from tests.support.pki import Authority
+
+REMEDY = "run `make kubelets`"
+POD_NETWORK = "10.244.0.0/16"
+BOOTSTRAP = "system:bootstrap:lab"
+CONTROLLERS = "system:kube-controller-manager"
+GRACE = 20  # seconds of silence after which kube-controller-manager says that a Node is not ready
+
+
+class Kubelets:
+    """A cluster in which kubelets may join, by name."""
+
+    def __init__(self, cluster: RealCluster, programs: Path, authority: Path) -> None:
+        self.cluster = cluster
+        self._programs, self._authority = programs, authority
+        self._running: dict[str, Child] = {}
+        self._addresses: dict[str, str] = {}
+
+    @classmethod
+    @contextmanager
+    def start(
+        cls, servers: Path, programs: Path, directory: Path, names: Sequence[str]
+    ) -> Iterator["Kubelets"]:
+        """A cluster where the kubelets of these machines may join; none of them runs yet."""
+        directory.mkdir(parents=True, exist_ok=True)
+        authority, _ = Authority("cluster").own.write(directory, "ca")
+        flags = (
+            "--authorization-mode=Node",
+            "--enable-admission-plugins=NodeRestriction",
+            f"--client-ca-file={authority}",
+        )
+        users = {
+            CONTROLLERS: "",
+            BOOTSTRAP: "system:bootstrappers",
+            **{f"system:node:{name}": "system:nodes" for name in names},
+        }
+        with RealCluster.start(servers, directory / "cluster", flags, users) as cluster:
+            kubelets = cls(cluster, programs, authority)
+            kubelets._allow_bootstrap()
+            kubelets._start_controllers()
+            yield kubelets
+
+    def join(self, name: str, *flags: str, has_token: bool = True) -> None:
+        """Start the kubelet of this machine; without a token it asks for certificates.
+
+        Flags given here override ours.
+        """
+        directory = self.directory(name)
+        directory.mkdir(exist_ok=True)
+        access = [f"--kubeconfig={self.cluster.kubeconfig(f'system:node:{name}')}"]
+        if not has_token:
+            access = [
+                f"--kubeconfig={directory}/kubeconfig",
+                f"--bootstrap-kubeconfig={self.cluster.kubeconfig(BOOTSTRAP)}",
+                "--rotate-certificates",
+                "--rotate-server-certificates",
+            ]
+        self._running[name] = self.cluster.start_beside(
+            f"kubelet-{name}",
+            (
+                "/usr/bin/env",
+                f"TMPDIR={directory}",
+                str(self._programs / "hollow-kubelet"),
+                f"--hostname-override={name}",
+                "--cloud-provider=external",
+                f"--cert-dir={directory}/pki",
+                f"--address={self._address(name)}",
+                *access,
+                *flags,
+            ),
+        )
+
+    def kill(self, name: str) -> None:
+        """End this kubelet at once, as the power does."""
+        self._running.pop(name).kill()
+
+    def directory(self, name: str) -> Path:
+        """Where it keeps its files; its certificates are in `pki`."""
+        return self.cluster.directory / name
+
+    def node_writes(self, after: int = 0) -> Counter[tuple[str, str]]:
+        """Writes to Nodes after so many entries of the audit log, by program and subresource."""
+        return Counter(
+            (entry.user_agent.partition("/")[0], entry.subresource)
+            for entry in self.entries()[after:]
+            if entry.is_write and entry.resource == "nodes" and entry.code < 300
+        )
+
+    def entries(self) -> list[AuditEntry]:
+        """The audit log so far."""
+        return list(self.cluster.audit())
+
+    def _address(self, name: str) -> str:
+        """An address of loopback that is this kubelet's alone: all listen at the same port."""
+        high, low = divmod(os.getpid(), 200)
+        address = f"127.{20 + high % 200}.{low}.{1 + len(self._addresses)}"
+        return self._addresses.setdefault(name, address)
+
+    def _allow_bootstrap(self) -> None:
+        """As kubeadm does: client certificates are approved, a serving one waits for somebody."""
+        for role in (
+            "node-bootstrapper",
+            "certificates.k8s.io:certificatesigningrequests:nodeclient",
+        ):
+            self.cluster.kubectl(
+                "create",
+                "clusterrolebinding",
+                f"test:{role.rpartition(':')[2]}",
+                f"--clusterrole=system:{role}",
+                "--group=system:bootstrappers",
+            )
+
+    def _start_controllers(self) -> None:
+        key = self._authority.with_suffix(".key")
+        self.cluster.start_beside(
+            "kube-controller-manager",
+            (
+                str(self._programs / "kube-controller-manager"),
+                f"--kubeconfig={self.cluster.kubeconfig(CONTROLLERS)}",
+                "--cloud-provider=external",
+                "--allocate-node-cidrs",
+                f"--cluster-cidr={POD_NETWORK}",
+                "--use-service-account-credentials",
+                f"--cluster-signing-cert-file={self._authority}",
+                f"--cluster-signing-key-file={key}",
+                "--secure-port=0",
+                "--leader-elect=false",
+                f"--node-monitor-grace-period={GRACE}s",
+                "--node-monitor-period=2s",
+            ),
+        )
