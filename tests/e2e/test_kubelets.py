@@ -61,7 +61,7 @@ class World:
         return Node(answer.body) if answer.status == 200 else None
 
     async def initialized(self, name: str) -> Node:
-        """The Node, once it has all that comes from the cloud, its network, and no taint of ours."""
+        """The Node, once it has what the cloud knows, its network and no taint of ours."""
 
         def node() -> Node | None:
             found = self.node(name)
