@@ -24,6 +24,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TOKEN_PAUSE = Backoff(first=5.0, most=60.0)
+PASSWORD_PAUSE = Backoff(first=30.0, most=900.0)
+"""Of an account that wrong passwords lock, for everybody who uses it."""
 
 
 def credentials_of(*texts: SecretText) -> "Credentials[tuple[str, ...]]":

@@ -121,15 +121,17 @@ class JsonApi:
     async def exchange(self, request: Request) -> tuple[Any, HttpResponse]:
         """The same with the response that it came in, for headers."""
         if self._shown is None:
-            return await self._exchange(request)
+            return await self.attempt(request)
 
         async def show(credentials: Any) -> tuple[Any, HttpResponse]:
             headers = {**self.authorization(credentials), **request.headers}
-            return await self._exchange(replace(request, headers=headers))
+            return await self.attempt(replace(request, headers=headers))
 
         return await self._shown.use(show)
 
-    async def _exchange(self, request: Request) -> tuple[Any, HttpResponse]:
+    async def attempt(self, request: Request) -> tuple[Any, HttpResponse]:
+        """One request as it is."""
+
         async def send() -> tuple[Any, HttpResponse]:
             response = await self.send(request)
             return self.read(request.operation, response), response
@@ -300,7 +302,7 @@ class ReloadingClient:
     def current(self) -> HttpClient:
         """The client to send with; raises `OSError` or `ValueError` for files that are none."""
         try:
-            stamps = [_stamp(file) for file in self._files]
+            stamps = [file_stamp(file) for file in self._files]
             if not self._clients or stamps != self._stamps:
                 server = with_trust(self._server)
                 self._clients.append(HttpClient(server, idle_timeout=self._idle_timeout))
@@ -317,7 +319,8 @@ class ReloadingClient:
             await self._clients.pop().close()
 
 
-def _stamp(file: str) -> tuple[int, int]:
+def file_stamp(file: str) -> tuple[int, int]:
+    """What changes with the content; raises `OSError`."""
     about = os.stat(file)
     return about.st_mtime_ns, about.st_ino
 

@@ -5,7 +5,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 from urllib.parse import urlsplit
 
 import orjson
@@ -43,7 +42,7 @@ def openstack(url: str, ca_file: str) -> JsonApi:
 def vsphere(url: str, ca_file: str) -> JsonApi:
     parts = urlsplit(url)
     vcenter = VCenter("lab", parts.hostname or "", parts.port or 443, ca_file=ca_file)
-    return VCenterApi(vcenter, cast(CredentialSource, None), KitGate(10.0), "test")
+    return VCenterApi(vcenter, CredentialSource(vcenter, None), KitGate(10.0), "test")
 
 
 def proxmox(url: str, ca_file: str) -> JsonApi:

@@ -1,4 +1,4 @@
-"""The way to AWS, and the only file that imports its SDK: one call at a time, errors by what to do.
+"""The way to AWS by its SDK: one call at a time through the gate, errors by what to do.
 
 Calls pass the gate and are never retried in here: a retry inside of the SDK is one that the budget
 does not see.
@@ -11,7 +11,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from botocore import xform_name
 from botocore.config import Config
-from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -25,14 +24,19 @@ from botocore.session import Session, get_session
 from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import batches
 from ccm.cloud.shared_read import SharedBlockingReads
-from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled
+from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled, Unauthenticated
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.aws.api_actions import API_ACTIONS
 from ccm.providers.aws.config import AwsConfig
+from ccm.providers.aws.credentials import (
+    AwsCredentials,
+    find_in_chain,
+    role_credentials,
+    use_credentials,
+)
 from ccm.providers.aws.ids import INSTANCE_ID
 from ccm.providers.aws.tags import Tags, read_tags
 from ccm.providers.aws.wire import check_body, check_members, limit_time, time_limit
-from ccm.redaction import register_secrets
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +68,11 @@ THROTTLING_CODES = _codes("""
     ThrottlingException TooManyRequestsException
 """)
 DENIED_CODES = _codes("""
-    AccessDenied AccessDeniedException AuthFailure ExpiredToken ExpiredTokenException
-    IncompleteSignature InvalidAccessKeyId InvalidClientTokenId MissingAuthenticationToken
-    OptInRequired RequestExpired SignatureDoesNotMatch UnauthorizedOperation
+    AccessDenied AccessDeniedException OptInRequired RequestExpired UnauthorizedOperation
+""")
+UNAUTHENTICATED_CODES = _codes("""
+    AuthFailure ExpiredToken ExpiredTokenException IncompleteSignature InvalidAccessKeyId
+    InvalidClientTokenId MissingAuthenticationToken SignatureDoesNotMatch
     UnrecognizedClientException
 """)
 NOT_ALLOWED_CODES = _codes("AccessDenied AccessDeniedException UnauthorizedOperation")
@@ -131,8 +137,8 @@ class AwsApi:
         limit_time()
         session = get_session()
         session.register_component("data_loader", _SDK_DATA)
-        if config.role_arn:
-            _assume_role(session, config, region, caller)
+        self._credentials = AwsCredentials(lambda: _find_credentials(config, region, caller))
+        use_credentials(session, self._credentials)
         self._clients = {name: _client(session, name, config, region, caller) for name in SERVICES}
 
     def close(self) -> None:
@@ -156,8 +162,13 @@ class AwsApi:
                 failure = to_cloud_error(action.operation, error)
                 if isinstance(failure, NotAllowed):
                     failure = NotAllowed(f"{failure}; allow {action.iam_name}")
+                if isinstance(failure, Unauthenticated):
+                    failure = self._credentials.refused(failure)
                 raise failure from error
+            self._credentials.accepted()
             return answer
+
+        self._credentials.check()
 
         if not action.is_write and parameters.keys() <= LISTING:
             key = f"{name} {sorted(parameters.items())}"
@@ -281,7 +292,8 @@ def retry_on(codes: Collection[str]) -> Iterator[None]:
 def to_cloud_error(operation: str, error: Exception) -> CloudError:
     """The error to raise for what the SDK raised."""
     if isinstance(error, NoCredentialsError | PartialCredentialsError):
-        return Denied(f"{operation}: {error}: give credentials in one of AWS's usual ways")
+        remedy = "give credentials in one of AWS's usual ways"
+        return Unauthenticated(f"{operation}: {error}: {remedy}")
     if not isinstance(error, ClientError):
         return CloudError(f"{operation}: {type(error).__name__}: {error}")
     details = mapping(error.response.get("Error"))
@@ -293,7 +305,9 @@ def to_cloud_error(operation: str, error: Exception) -> CloudError:
         return Throttled(message, float(seconds) if seconds.isdecimal() else None)
     if code in NOT_ALLOWED_CODES:
         return NotAllowed(message)
-    if code in DENIED_CODES or status in (401, 403):
+    if code in UNAUTHENTICATED_CODES or status == 401:
+        return Unauthenticated(message)
+    if code in DENIED_CODES or status == 403:
         return Denied(message)
     is_answered = bool(code) and 400 <= status < 500 and status != 408
     if code in TRANSIENT_CODES or not is_answered:
@@ -338,15 +352,7 @@ def _client(session: Session, name: str, config: AwsConfig, region: str, caller:
         config=options,
     )
     client.meta.events.register("before-parse", check_body)
-    client.meta.events.register("before-sign", _register_credentials)
     return client
-
-
-def _register_credentials(request_signer: Any, **_: Any) -> None:
-    """Those that sign the request, which renew themselves: no text may show them."""
-    if credentials := request_signer._credentials:
-        known = credentials.get_frozen_credentials()
-        register_secrets(known.secret_key, known.token or "")
 
 
 def _options(config: AwsConfig, caller: str) -> Config:
@@ -359,11 +365,15 @@ def _options(config: AwsConfig, caller: str) -> Config:
     )
 
 
-def _assume_role(session: Session, config: AwsConfig, region: str, caller: str) -> None:
-    """Let the session act as the configured role; its credentials renew themselves."""
+def _find_credentials(config: AwsConfig, region: str, caller: str) -> Any:
+    """Those of the chain, or of the configured role, which they let us act as."""
+    source = find_in_chain()
+    if not config.role_arn:
+        return source
     # A role's trust policy can check on whose behalf it is assumed.
     account = (config.source_arn.split(":") + [""] * 5)[4]
     headers = {"x-amz-source-arn": config.source_arn, "x-amz-source-account": account}
+    session = get_session()
 
     def create_client(service: str, **options: Any) -> Any:
         endpoint = config.endpoint(service, region)
@@ -379,11 +389,4 @@ def _assume_role(session: Session, config: AwsConfig, region: str, caller: str) 
             )
         return client
 
-    fetcher = AssumeRoleCredentialFetcher(
-        create_client,
-        session.get_credentials(),
-        config.role_arn,
-        extra_args={"RoleSessionName": f"ccm-supervisor-{caller}"[:64]},
-    )
-    # botocore has no public way to replace what a session found in the environment.
-    session._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+    return role_credentials(create_client, source, config.role_arn, f"ccm-supervisor-{caller}")

@@ -1,7 +1,7 @@
 """The way to one Incus: one HTTP request at a time through the gate, errors by what to do."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,9 +15,10 @@ from aiohttp import (
     WSServerHandshakeError,
 )
 
+from ccm.cloud.credentials import Credentials
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, Request, what_broke, with_trust
-from ccm.errors import CloudError, Conflict, Denied, Refused, RetryAfter
+from ccm.cloud.json_api import JsonApi, Request, file_stamp, what_broke, with_trust
+from ccm.errors import CloudError, Conflict, Denied, Refused, RetryAfter, Unauthenticated
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import Json, mapping, text
 from ccm.providers.incus.config import Remote
@@ -55,7 +56,15 @@ class IncusApi(JsonApi):
             cert_file=remote.certificate,
             key_file=remote.key,
         )
-        super().__init__(gate, caller, self._server, name=name, idle_timeout=IDLE_TIMEOUT)
+        credentials = Credentials(self._certificate, "certificate and key of the [Remote]")
+        super().__init__(
+            gate,
+            caller,
+            self._server,
+            credentials=credentials if remote.certificate else None,
+            name=name,
+            idle_timeout=IDLE_TIMEOUT,
+        )
         self.projects, self.region = remote.project, remote.region
 
     @asynccontextmanager
@@ -122,6 +131,33 @@ class IncusApi(JsonApi):
         headers = {"If-Match": if_match} if if_match else {}
         target = request_target(f"/1.0{path}", query)
         return await self.request(Request(operation, budget, method, target, body, headers))
+
+    async def _certificate(self) -> list[tuple[int, int]]:
+        """What tells one that is exchanged: TLS shows it, as the files have it then."""
+        with suppress(OSError):
+            return [file_stamp(file) for file in (self._server.cert_file, self._server.key_file)]
+        return []  # those that were read before go on
+
+    def authorization(self, credentials: Any) -> Mapping[str, str]:
+        return {}
+
+    async def attempt(self, request: Request) -> tuple[Any, HttpResponse]:
+        """To whom it does not trust, Incus says the same as to those who may not do this."""
+        try:
+            return await super().attempt(request)
+        except Denied as denied:
+            if await self._trusts():
+                raise
+            why = f"{denied}: Incus does not trust the certificate"
+            raise Unauthenticated(why) from denied
+
+    async def _trusts(self) -> bool:
+        """False only on Incus' own word."""
+        try:
+            server, _ = await super().attempt(Request("GetServer", "read", "GET", "/1.0"))
+        except CloudError:
+            return True
+        return text(mapping(server).get("auth")) != "untrusted"
 
     def is_error(self, content: Any) -> bool:
         return mapping(content).get("type") == "error"

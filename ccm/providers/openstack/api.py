@@ -8,17 +8,18 @@ from dataclasses import replace
 from typing import Any
 
 from ccm.cloud.config_file import certificate_problem, why_unreadable
+from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, read_list
 from ccm.errors import (
     CloudError,
     ConfigurationFaults,
-    Denied,
     NoRoom,
     NotFound,
     RetryAfter,
     Throttled,
     Unanswered,
+    Unauthenticated,
 )
 from ccm.http import HttpClient, HttpResponse, request_target
 from ccm.model.objects import Json, mapping, objects, text
@@ -48,14 +49,9 @@ MICROVERSIONS = {"compute": ("X-OpenStack-Nova-API-Version", "2.47")}
 """2.47 (Pike, 2017) is the first with the flavor's name in the server."""
 PAGE = 1000  # Nova's limit by default, and more than the others' default
 RACE_RETRY = 1.0  # seconds until what is at work or was changed meanwhile is read again
-DENIED_PAUSE = 10.0  # seconds in which refused credentials are not shown again unless changed
 OVER_QUOTA = ("OverQuota", "Quota has been met", "Quota exceeded", "RoutesExhausted")
 IDLE_TIMEOUT = 4.0  # seconds; Apache, in front of many an API, closes connections after 5
 IMMUTABLE = "immutable"  # Octavia's word in each 409 for what is at work
-
-
-class Unauthorized(Denied):
-    """The token is not taken: it has expired, or was revoked."""
 
 
 class OpenStackApi(JsonApi):
@@ -77,7 +73,13 @@ class OpenStackApi(JsonApi):
         self._token: Token | None = None
         self._renew_at = 0.0  # monotonic, of the token
         self._renewing = asyncio.Lock()
-        self._denied: tuple[OpenStackConfig, float, Denied] | None = None
+        known = config.credentials
+        locks = known.password or known.trustee_password
+        self._login = Credentials(
+            self._current_credentials,
+            "the credentials in [Global]",
+            backoff=PASSWORD_PAUSE if locks else TOKEN_PAUSE,
+        )
 
     @property
     def region(self) -> str:
@@ -114,7 +116,7 @@ class OpenStackApi(JsonApi):
         token = await self._valid_token()
         try:
             return await super().request(self._with_token(request, token))
-        except Unauthorized:
+        except Unauthenticated:
             token = await self._valid_token(instead_of=token)
         return await super().request(self._with_token(request, token))
 
@@ -156,7 +158,7 @@ class OpenStackApi(JsonApi):
             if token and is_usable and time.monotonic() < self._renew_at:
                 return token
             try:
-                self._token = await self._new_token()
+                self._token = await self._login.use(self._new_token)
             except CloudError as error:
                 if token is None or not is_usable:
                     raise
@@ -167,14 +169,8 @@ class OpenStackApi(JsonApi):
             self._renew_at = time.monotonic() + self._token.lifetime * RENEW_AT
             return self._token
 
-    async def _new_token(self) -> Token:
-        """Ask Keystone; refused credentials are shown again when they have changed, or later."""
-        self._reload()
-        if self._denied:
-            config, until, error = self._denied
-            if config == self._config and time.monotonic() < until:
-                raise Denied(str(error))
-        known = self._config.credentials
+    async def _new_token(self, known: GlobalSection) -> Token:
+        """Ask Keystone."""
         request = Request(
             "GetToken",
             "identity",
@@ -186,24 +182,22 @@ class OpenStackApi(JsonApi):
         )
         try:
             answer, response = await self.exchange(request)
-        except (Unauthorized, NotFound) as error:
+        except (Unauthenticated, NotFound) as error:
             # A credential that was deleted is not found.
-            denied = Denied(f"Keystone refuses the credentials: {error}")
-            self._denied = self._config, time.monotonic() + DENIED_PAUSE, denied
-            raise denied from error
-        self._denied = None
+            raise Unauthenticated(f"Keystone refuses the credentials: {error}") from error
         return read_token(response.header("X-Subject-Token"), answer)
 
-    def _reload(self) -> None:
-        """Take up credentials that were exchanged in the files."""
+    async def _current_credentials(self) -> GlobalSection:
+        """Those of now, exchanged in the files or not."""
         try:
             config = self._read_config()
         except (ConfigurationFaults, OSError) as wrong:
             log.warning("the cloud configuration is not reloaded", extra={"why": str(wrong)})
-            return
-        if config.credentials != self._config.credentials:
-            log.info("credentials reloaded")
-            self._config = config
+        else:
+            if config.credentials != self._config.credentials:
+                log.info("credentials reloaded")
+                self._config = config
+        return self._config.credentials
 
     # Requests
 
@@ -240,8 +234,6 @@ class OpenStackApi(JsonApi):
 
     def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
         match response.status:
-            case 401:
-                return Unauthorized(message)
             case 400 | 403 | 409 if any(words in message for words in OVER_QUOTA):
                 return NoRoom(message)
             case 413:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccm.cloud.interface import SecretReader
-from ccm.errors import Denied
+from ccm.cloud.secret_text import PASSWORD, SecretText
+from ccm.errors import Denied, Unauthenticated
 from ccm.providers.vsphere.config import VCenter
 from ccm.redaction import register_hidden
 
@@ -14,7 +15,7 @@ SESSION_MANAGER = "vc-session-manager-url"
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class Login:
     """A user and the password."""
 
     user: str
@@ -25,7 +26,7 @@ class Credentials:
 
 
 class CredentialSource:
-    """Reads the credentials of one vCenter anew each time: they may be changed at any time.
+    """Reads the login to one vCenter anew each time: it may be changed at any time.
 
     In a Secret, and in a directory of files, they are `SERVER.username` and `SERVER.password`.
     """
@@ -33,8 +34,8 @@ class CredentialSource:
     def __init__(self, vcenter: VCenter, read_secret: SecretReader | None) -> None:
         self._vcenter, self._read_secret = vcenter, read_secret
 
-    async def read(self) -> Credentials:
-        """Those of now; raises `Denied` when there are none."""
+    async def read(self) -> Login:
+        """That of now; raises `Unauthenticated` when there is none."""
         vcenter = self._vcenter
         stored = await self._stored()
         user = stored.get(f"{vcenter.server}.username", "") or vcenter.user
@@ -45,8 +46,8 @@ class CredentialSource:
             raise Denied(f"{vcenter.name}: a login by certificate is not supported")
         if not user or not password:
             keys = f"{vcenter.server}.username and {vcenter.server}.password"
-            raise Denied(f"{vcenter.name}: {self.place} has no {keys}")
-        return Credentials(user, password)
+            raise Unauthenticated(f"{vcenter.name}: {self.place} has no {keys}")
+        return Login(user, password)
 
     @property
     def place(self) -> str:
@@ -66,13 +67,18 @@ class CredentialSource:
             if vcenter.secrets_directory:
                 return await asyncio.to_thread(self._files, Path(vcenter.secrets_directory))
         except (OSError, ValueError) as wrong:
-            raise Denied(f"{vcenter.name}: {self.place} cannot be read: {wrong}") from wrong
+            why = f"{vcenter.name}: {self.place} cannot be read: {wrong}"
+            raise Unauthenticated(why) from wrong
         return {}
 
     def _files(self, directory: Path) -> dict[str, str]:
-        """Its entries for this server; editors leave a line break at the end of a file."""
+        """Its entries for this server."""
         names = [
             f"{self._vcenter.server}.{key}" for key in ("username", "password", SESSION_MANAGER)
         ]
-        found = [directory / name for name in names if (directory / name).is_file()]
-        return {file.name: file.read_text().rstrip("\r\n") for file in found}
+        texts = [
+            SecretText(name, "", str(directory / name), PASSWORD, "")
+            for name in names
+            if (directory / name).is_file()
+        ]
+        return {text.key: text.read() for text in texts}

@@ -11,7 +11,7 @@ from xml.parsers.expat import ExpatError
 from pyVmomi import vim, vmodl
 from pyVmomi.SoapAdapter import SoapResponseDeserializer, SoapStubAdapterBase
 
-from ccm.errors import CloudError, Denied, Refused
+from ccm.errors import CloudError, Denied, Refused, Unauthenticated
 from ccm.printable import printable
 
 API_VERSION = "vim.version.version12"  # vSphere 6.7; a newer vCenter answers as that one did
@@ -25,10 +25,6 @@ class SessionEnded(CloudError):
 
 class NoSuchObject(Refused):
     """vCenter's word that a managed object does not exist."""
-
-
-class WrongCredentials(Denied):
-    """vCenter does not know this user with this password."""
 
 
 class Soap(SoapStubAdapterBase):  # type: ignore[misc]
@@ -73,7 +69,7 @@ def to_cloud_error(fault: Exception) -> CloudError:
     message = printable(f"{type(fault).__name__}: {said}"[:MAX_SAID])
     match fault:
         case vim.fault.InvalidLogin():
-            return WrongCredentials(message)
+            return Unauthenticated(message)
         case vim.fault.NotAuthenticated():
             return SessionEnded(message)
         case vmodl.fault.SecurityError():

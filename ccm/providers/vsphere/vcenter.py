@@ -7,7 +7,6 @@ repeated, so that no read is made of two halves.
 import asyncio
 import base64
 import ssl
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,16 +14,16 @@ from typing import Any, TypeVar
 
 from pyVmomi import vim
 
+from ccm.cloud.credentials import PASSWORD_PAUSE, Credentials
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, by_status
-from ccm.durations import format_duration
-from ccm.errors import CloudError, Denied, NotLeading
+from ccm.errors import CloudError, NotLeading, Unauthenticated
 from ccm.http import HttpClient, HttpResponse
 from ccm.model.objects import mapping
 from ccm.providers.vsphere.config import VCenter
 from ccm.providers.vsphere.connections import Connections
-from ccm.providers.vsphere.credentials import Credentials, CredentialSource
-from ccm.providers.vsphere.soap import SessionEnded, Soap, WrongCredentials
+from ccm.providers.vsphere.credentials import CredentialSource, Login
+from ccm.providers.vsphere.soap import SessionEnded, Soap
 
 T = TypeVar("T")
 
@@ -36,7 +35,6 @@ QUOTAS = {
 }
 """vCenter promises no rates. Its sessions are few, its tags an index of their own."""
 LOGOUT_TIMEOUT = 1.0  # seconds; a session that is not closed ends by itself after 30 minutes
-FIRST_PAUSE, LONGEST_PAUSE = 60.0, 900.0  # seconds in which a refused password is not tried again
 LARGE_BODY = 1 << 16  # bytes; what is larger is read in a thread
 SOAP_HEADERS = {"Content-Type": "text/xml; charset=utf-8", "Accept": "*/*"}
 REST, REST_SESSION = "/rest/com/vmware/cis", "vmware-api-session-id"
@@ -73,16 +71,6 @@ class Session:
     view: Any
 
 
-@dataclass(slots=True)
-class _Refusal:
-    """Credentials that vCenter refused, and until when (monotonic) they are not shown again."""
-
-    credentials: Credentials
-    said: str
-    pause: float
-    until: float
-
-
 class VCenterApi(JsonApi):
     """Requests to one vCenter; REST is JSON, SOAP goes the same way and is read by `Soap`.
 
@@ -91,18 +79,18 @@ class VCenterApi(JsonApi):
 
     cloud, ca_keys = "vCenter", "caFile, or its thumbprint"
 
-    def __init__(
-        self, vcenter: VCenter, credentials: CredentialSource, gate: Gate, caller: str
-    ) -> None:
+    def __init__(self, vcenter: VCenter, source: CredentialSource, gate: Gate, caller: str) -> None:
         super().__init__(gate, caller, name=vcenter.name)
-        self.vcenter, self._credentials = vcenter, credentials
+        self.vcenter = vcenter
+        self._login = Credentials(
+            source.read, f"the login in {source.place}", backoff=PASSWORD_PAUSE
+        )
         self._connections = Connections(vcenter)
         self._soap = Soap()
         self._content: Any = None
         self._session: Session | None = None
         self._rest_session = ""
         self._opening = asyncio.Lock()
-        self._refusal: _Refusal | None = None
 
     async def close(self) -> None:
         """End the sessions, if that can be done at once, and close all connections."""
@@ -157,13 +145,13 @@ class VCenterApi(JsonApi):
     async def _open_session(self) -> Session:
         async with self._opening:
             if self._session is None:
-                self._session = await self._logged_in(self._log_in)
+                self._session = await self._login.use(self._log_in)
             return self._session
 
-    async def _log_in(self, credentials: Credentials) -> Session:
+    async def _log_in(self, login: Login) -> Session:
         if self._content is None:
             self._content, _ = await self._call("", self._soap.service, "RetrieveContent")
-        content, known = self._content, (credentials.user, credentials.password)
+        content, known = self._content, (login.user, login.password)
         user, cookie = await self._call("", content.sessionManager, "Login", *known)
         everything = (content.rootFolder, list(VIEWED), True)
         view, _ = await self._call(cookie, content.viewManager, "CreateContainerView", *everything)
@@ -172,40 +160,18 @@ class VCenterApi(JsonApi):
     async def _open_rest_session(self) -> str:
         async with self._opening:
             if not self._rest_session:
-                self._rest_session = await self._logged_in(self._log_in_for_tags)
+                self._rest_session = await self._login.use(self._log_in_for_tags)
             return self._rest_session
 
-    async def _log_in_for_tags(self, credentials: Credentials) -> str:
-        known = f"{credentials.user}:{credentials.password}".encode()
+    async def _log_in_for_tags(self, login: Login) -> str:
+        known = f"{login.user}:{login.password}".encode()
         headers = {"Authorization": f"Basic {base64.b64encode(known).decode()}"}
         try:
             session = await self._rest("CreateTagSession", "POST", "/session", headers)
         except SessionEnded as refused:
-            raise WrongCredentials(str(refused)) from refused
+            raise Unauthenticated(str(refused)) from refused
         if not isinstance(session, str) or not session:
             raise CloudError(f"{self.name}: CreateTagSession: the answer has no session")
-        return session
-
-    async def _logged_in(self, log_in: Callable[[Credentials], Awaitable[T]]) -> T:
-        """Log in with the credentials of now; a refused password is not tried again for a while.
-
-        Several wrong ones in a row lock the account, for everybody who uses it.
-        """
-        credentials, refusal = await self._credentials.read(), self._refusal
-        if refusal and refusal.credentials == credentials and time.monotonic() < refusal.until:
-            again = format_duration(round(refusal.until - time.monotonic()))
-            raise Denied(f"{refusal.said}; not tried again for {again}, unless it is changed")
-        try:
-            session = await log_in(credentials)
-        except WrongCredentials as wrong:
-            pause = FIRST_PAUSE
-            if refusal and refusal.credentials == credentials:
-                pause = min(2 * refusal.pause, LONGEST_PAUSE)
-            until = time.monotonic() + pause
-            said = f"{wrong}; the login is that of {self._credentials.place}"
-            self._refusal = _Refusal(credentials, said, pause, until)
-            raise WrongCredentials(said) from wrong
-        self._refusal = None
         return session
 
     # Requests

@@ -1,0 +1,101 @@
+"""Who we are to AWS: what the SDK's own chain finds, and finds again once AWS has refused it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import Session, get_session
+
+from ccm.cloud.credentials import RefusalPause
+from ccm.errors import Unauthenticated
+from ccm.redaction import register_secrets
+
+OF_FILES = frozenset({"env", "shared-credentials-file", "config-file", None})
+"""Methods of botocore by which looking again costs nothing; None has found nothing."""
+
+
+class AwsCredentials:
+    """Signs for all clients as botocore's `Credentials`, those that the chain found last.
+
+    The chain renews what expires by itself. What it has from a file it reads once: in here it looks
+    again when AWS has refused that, at each call for files, else when the pause is over.
+    """
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find, self._found = find, find()
+        self._signed: Any = None
+        self._pause = RefusalPause[Any]("AWS's credentials")
+        self._is_refused = False
+
+    @property
+    def method(self) -> str | None:
+        """How the chain found them, as botocore calls it."""
+        return getattr(self._found, "method", None)
+
+    def get_frozen_credentials(self) -> Any:
+        """Those of now, for botocore; None where there are none."""
+        if self._found is None:
+            self._found = self._find()
+        if self._found:
+            self._signed = self._found.get_frozen_credentials()
+            register_secrets(self._signed.secret_key, self._signed.token or "")
+        return self._signed
+
+    def get_deferred_property(self, name: str) -> Callable[[], Any]:
+        """For botocore, which asks for the account."""
+        return lambda: getattr(self._found, name, None)
+
+    def check(self) -> None:
+        """Raise `Unauthenticated` while AWS refuses them, unless there are others by now."""
+        if not self._is_refused:
+            return
+        try:
+            self._pause.check(self._signed)
+        except Unauthenticated:
+            if self.method not in OF_FILES or not self._look_again():
+                raise
+        else:
+            self._look_again()
+
+    def refused(self, error: Unauthenticated) -> Unauthenticated:
+        """AWS refused them: the error to raise."""
+        self._is_refused = True
+        return self._pause.refused(self._signed, error)
+
+    def accepted(self) -> None:
+        """AWS took them."""
+        if self._is_refused:
+            self._is_refused = False
+            self._pause.accepted(self._signed)
+
+    def _look_again(self) -> bool:
+        """Whether the chain finds others."""
+        try:
+            found = self._find()
+            is_changed = found and found.get_frozen_credentials() != self._signed
+        except (BotoCoreError, ClientError):
+            return False
+        if is_changed:
+            self._found = found
+        return bool(is_changed)
+
+
+def find_in_chain() -> Any:
+    """What botocore's usual chain has now, as of a new process."""
+    return get_session().get_credentials()
+
+
+def role_credentials(
+    create_client: Callable[..., Any], source: Any, role_arn: str, name: str
+) -> Any:
+    """Those of a role, which renew themselves."""
+    fetcher = AssumeRoleCredentialFetcher(
+        create_client, source, role_arn, extra_args={"RoleSessionName": name[:64]}
+    )
+    return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+
+
+def use_credentials(session: Session, credentials: Any) -> None:
+    """Have all clients of the session sign with these: botocore has no public way."""
+    session._credentials = credentials
