@@ -12,6 +12,9 @@ from tests.support import deadlines
 from tests.support.needed import NOT_RUN
 from tests.support.outcomes import LOG_SECTION
 from tests.support.properties import load_profile
+from tests.support.virtual_time import pytest_asyncio_loop_factories
+
+__all__ = ["pytest_asyncio_loop_factories"]
 
 load_profile()
 

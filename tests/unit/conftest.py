@@ -1,4 +1,4 @@
-"""A directory that a socket fits in; servers that send what a test wants; virtual time."""
+"""A directory that a socket fits in; servers that send what a test wants."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -6,11 +6,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.virtual_time import pytest_asyncio_loop_factories
 from tests.unit.children_world import Spawns, World
 from tests.unit.raw_http import RawHttp, Transport, tls_transport
-
-__all__ = ["pytest_asyncio_loop_factories"]
 
 
 @pytest.fixture

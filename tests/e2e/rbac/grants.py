@@ -47,7 +47,7 @@ def rendered(*arguments: str) -> str:
 
 
 def objects(text: str, *kinds: str) -> list[Json]:
-    return [body for body in yaml.safe_load_all(text) if body["kind"] in kinds]
+    return [body for body in yaml.load_all(text, yaml.CSafeLoader) if body["kind"] in kinds]
 
 
 def granted(text: str, cluster: RealCluster) -> dict[Grain, str]:

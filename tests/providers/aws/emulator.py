@@ -10,6 +10,7 @@ from urllib.request import Request, urlopen
 
 import boto3
 from botocore import session
+from botocore.client import ClientCreator
 from botocore.config import Config
 
 from tests.support.deadlines import timeout
@@ -22,9 +23,17 @@ _PLAIN = {"Content-Type": "text/plain"}
 
 
 def read_models_once() -> None:
-    """Let all sessions of this process share what botocore reads of its service models."""
+    """Let all sessions of this process share what botocore makes of its service models."""
     if not hasattr(session.create_loader, "cache_info"):
         session.create_loader = cache(session.create_loader)
+        create, methods = ClientCreator._create_methods, dict[str, Any]()
+
+        def create_once(creator: Any, model: Any) -> Any:
+            if model.service_name not in methods:
+                methods[model.service_name] = create(creator, model)
+            return {**methods[model.service_name]}
+
+        ClientCreator._create_methods = create_once
 
 
 class Emulator:

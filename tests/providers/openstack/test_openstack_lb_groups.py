@@ -11,7 +11,8 @@ from ccm.model.objects import Json
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.lb import security_groups
 from ccm.providers.openstack.lb.security_groups import PORT_FIELDS, Membership, PortGroups
-from tests.support.deadlines import timeout
+
+pytestmark = pytest.mark.virtual_time
 
 ADDRESSES = {f"server-{number}": f"10.0.0.{number}" for number in range(3)}
 FIELDS = urlencode([("fields", name) for name in PORT_FIELDS])
@@ -50,8 +51,7 @@ class FakeNeutron:
 
 
 @pytest.fixture
-def neutron(monkeypatch: pytest.MonkeyPatch) -> FakeNeutron:
-    monkeypatch.setattr(security_groups, "GATHER", timeout(0.1))
+def neutron() -> FakeNeutron:
     return FakeNeutron()
 
 

@@ -1,5 +1,0 @@
-"""Tests that ask for virtual time get it."""
-
-from tests.support.virtual_time import pytest_asyncio_loop_factories
-
-__all__ = ["pytest_asyncio_loop_factories"]
