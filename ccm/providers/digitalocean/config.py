@@ -22,6 +22,7 @@ API_URL = "https://api.digitalocean.com"
 REGIONAL, NETWORK = "REGIONAL", "REGIONAL_NETWORK"
 TYPES = (REGIONAL, NETWORK)
 IPV4, DUALSTACK = "IPV4", "DUALSTACK"
+NODE_PORTS = (30000, 32767)
 STACKS = (IPV4, DUALSTACK)
 
 
@@ -45,6 +46,7 @@ _CLUSTER_ID = of_form("[A-Za-z0-9_:-]{1,200}", _TAG[1])
 _VPC = of_form(UUID, "give the UUID of a VPC")
 _REGION = of_form("[a-z]{3}[0-9]{1,2}", "give a slug as nyc3")
 _RATE = _rate, "give a number of calls"
+_PORT = of_form("[0-9]{1,5}(-[0-9]{1,5})?", "give a port, or two with a dash")
 _FIREWALL_NAME = of_form("[a-zA-Z0-9][a-zA-Z0-9.-]+", "give letters, digits, dots and dashes")
 
 
@@ -81,6 +83,12 @@ class FirewallSection:
 
     name: str = setting("", _FIREWALL_NAME)
     tag: tuple[str, ...] = setting((), _TAG)
+    port: tuple[str, ...] = setting((), _PORT)
+
+    def opens(self, port: int) -> bool:
+        """Whether Services may open a port on Nodes: a node port, or one in the file."""
+        ends = [(int(a), int(b or a)) for a, _, b in (one.partition("-") for one in self.port)]
+        return any(low <= port <= high for low, high in (NODE_PORTS, *ends))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ reverted.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
@@ -13,10 +14,10 @@ from ccm.cloud.gate import call
 from ccm.decide.budget import Priority
 from ccm.kube.events import ObjectRef, event_rule
 from ccm.model.objects import Json, Projection
-from ccm.model.service import Service
+from ccm.model.service import SOURCE_RANGES, Service
 from ccm.providers.digitalocean import firewall_plan as plan
 from ccm.providers.digitalocean.firewall_plan import Inbound
-from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, PREFIX
+from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, DISOWN, PREFIX
 from ccm.settings import Settings
 from workers.controller import ControllerContext, NotNeeded, Result
 from workers.queue import RETRY
@@ -24,11 +25,21 @@ from workers.queue import RETRY
 if TYPE_CHECKING:
     from ccm.providers.digitalocean.provider import DigitalOceanCloud
 
+log = logging.getLogger(__name__)
+
 COMPONENT = "firewall-controller"
-_SPEC = ("type", "ports", "externalTrafficPolicy", "healthCheckNodePort")
+_SPEC = (
+    "type",
+    "ports",
+    "externalTrafficPolicy",
+    "healthCheckNodePort",
+    "loadBalancerSourceRanges",
+)
 _ANNOTATIONS = (
     plan.MANAGED,
     BALANCER_ID,
+    DISOWN,
+    SOURCE_RANGES,
     *(f"{PREFIX}{name}" for name in ("type", "network", "name", "hostname")),
 )
 PROJECTIONS = (
@@ -70,7 +81,7 @@ class FirewallController:
         cloud = cast("DigitalOceanCloud", context.provider)
         assert cloud.firewalls
         self._context, self._firewalls = context, cloud.firewalls
-        self._default_type = cloud.config.balancers.type
+        self._config = cloud.config
         self._services: set[str] = set()
         self._ensured: tuple[set[Inbound], Json] | None = None
         """The rules and the addresses of load balancers; None when it is to be looked at."""
@@ -105,11 +116,19 @@ class FirewallController:
     async def reconcile(self, key: str) -> Result:
         view = self._context.store.view
         services = [found for one in self._services if (found := view(Service, one))]
-        rules = plan.opened(services, self._default_type)
+        rules = plan.opened(services, self._config.balancers.type, self._config.firewall.opens)
         asked = rules, {one.uid: one.ingress for one in services if one.ingress}
         if asked == self._ensured:
             return Result(f"{len(rules)} ports are open, as before")
         self._ensured = None
+        self._log_closed(services, rules)
         is_written: bool = await call(Priority.LB_ENSURE, self._firewalls.ensure, rules, services)
         self._ensured = asked
         return Result(f"{len(rules)} ports are open{' now' if is_written else ''}")
+
+    def _log_closed(self, services: Iterable[Service], rules: set[Inbound]) -> None:
+        """Say which ports Services need that the operator has not allowed."""
+        needed = plan.opened(services, self._config.balancers.type, bool)
+        if ports := sorted({f"{one.protocol} {one.port}" for one in needed - rules}):
+            remedy = "allow them in [Firewall] port"
+            log.warning("ports stay closed", extra={"ports": ports, "remedy": remedy})

@@ -1,15 +1,15 @@
 """The rules of the firewall of node ports: upstream's, from all Services; nothing in here acts."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ccm.errors import Refused
 from ccm.model.objects import Json, objects, text
 from ccm.model.records import differences
-from ccm.model.service import Service
+from ccm.model.service import Service, admits_everybody
 from ccm.providers.digitalocean.config import NETWORK
-from ccm.providers.digitalocean.lb.annotations import PREFIX, read_boolean
+from ccm.providers.digitalocean.lb.annotations import PREFIX, is_disowned, read_boolean
 from ccm.providers.digitalocean.lb.request import EXTERNAL, KUBE_PROXY_PORT
 
 MANAGED = "kubernetes.digitalocean.com/firewall-managed"
@@ -20,35 +20,52 @@ _ALL_PORTS = ("", "all", ALL_PORTS)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Inbound:
-    """A port that is open: to everybody, or to the load balancer of the Service with this UID."""
+    """A port that is open to `sources`; without any, to the load balancer of its Service.
+
+    One with a `service_uid` is open only while that Service has a load balancer of its own.
+    """
 
     protocol: str
     port: int
     service_uid: str = ""
+    sources: tuple[str, ...] = EVERYBODY
 
 
-def opened(services: Iterable[Service], default_type: str) -> set[Inbound]:
-    """The ports that Services need; what is wrong in one of them opens nothing."""
-    return {rule for service in services for rule in _of_service(service, default_type)}
+def opened(
+    services: Iterable[Service], default_type: str, may_open: Callable[[int], bool]
+) -> set[Inbound]:
+    """The ports that Services need; what is wrong in one of them opens nothing.
+
+    `may_open` says of a port that it is no other program's on the Nodes, such as SSH's.
+    """
+    return {rule for service in services for rule in _of_service(service, default_type, may_open)}
 
 
-def _of_service(service: Service, default_type: str) -> Iterator[Inbound]:
+def _of_service(
+    service: Service, default_type: str, may_open: Callable[[int], bool]
+) -> Iterator[Inbound]:
     if service.type == "NodePort" and _is_managed(service):
-        for port in service.ports:
-            if number := port.get("nodePort"):
-                yield from _inbound(port, number)
-    elif service.type == "LoadBalancer" and _passes_through(service, default_type):
-        check = service.health_check
-        if service.ingress:
-            yield Inbound("tcp", check.port if check else KUBE_PROXY_PORT, service.uid)
-        for port in service.ports:
-            yield from _inbound(port, port.get("port"))
+        for protocol, number in _ports(service, "nodePort"):
+            yield Inbound(protocol, number)
+    elif _passes_through(service, default_type):
+        check, uid = service.health_check, service.uid
+        yield Inbound("tcp", check.port if check else KUBE_PROXY_PORT, uid, ())
+        for protocol, number in _ports(service, "port"):
+            if may_open(number):
+                yield Inbound(protocol, number, uid, _sources(service))
 
 
-def _inbound(port: Json, number: object) -> Iterator[Inbound]:
-    protocol = (text(port.get("protocol")) or "TCP").lower()
-    if protocol in ("tcp", "udp") and isinstance(number, int):
-        yield Inbound(protocol, number)
+def _ports(service: Service, field: str) -> Iterator[tuple[str, int]]:
+    """Protocols and numbers of the ports that a firewall can open."""
+    for port in service.ports:
+        protocol, number = (text(port.get("protocol")) or "TCP").lower(), port.get(field)
+        if protocol in ("tcp", "udp") and isinstance(number, int) and number:
+            yield protocol, number
+
+
+def _sources(service: Service) -> tuple[str, ...]:
+    ranges = service.source_ranges()
+    return EVERYBODY if admits_everybody(ranges) else tuple(sorted(map(str, ranges)))
 
 
 def _is_managed(service: Service) -> bool:
@@ -60,9 +77,15 @@ def _is_managed(service: Service) -> bool:
 
 
 def _passes_through(service: Service, default_type: str) -> bool:
+    """Whether packets reach Nodes at the Service's own ports, once its load balancer is there."""
     said = service.annotations
     kind = str(said.get(f"{PREFIX}type") or default_type)
-    return kind == NETWORK and str(said.get(f"{PREFIX}network") or EXTERNAL) == EXTERNAL
+    is_external = str(said.get(f"{PREFIX}network") or EXTERNAL) == EXTERNAL
+    try:
+        is_served = bool(service.ingress) and not is_disowned(service) and _sources(service)
+    except Refused:
+        return False
+    return service.type == "LoadBalancer" and kind == NETWORK and is_external and bool(is_served)
 
 
 def body(
@@ -74,8 +97,8 @@ def body(
 ) -> Json:
     """The firewall's record; droplets that somebody added to it stay.
 
-    `balancers` are the IDs of the load balancers by the UIDs of their Services; to one that is not
-    there nothing is open.
+    `balancers` are the IDs of the load balancers by the UIDs of their Services; for a Service
+    without one nothing is open.
     """
     return {
         "name": name,
@@ -94,9 +117,8 @@ def body(
 
 
 def _rule(rule: Inbound, balancer_id: str) -> Json:
-    sources: Json = {"addresses": [*EVERYBODY]}
-    if balancer_id:
-        sources = {"load_balancer_uids": [balancer_id]}
+    to_balancer: Json = {"load_balancer_uids": [balancer_id]}
+    sources = {"addresses": [*rule.sources]} if rule.sources else to_balancer
     return {"protocol": rule.protocol, "ports": str(rule.port), "sources": sources}
 
 

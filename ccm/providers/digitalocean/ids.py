@@ -40,7 +40,6 @@ class Cluster:
     """Whose things are: by the ID in the configuration, else by the cluster's UID."""
 
     id: str
-    is_configured: bool = False  # then upstream has the same ID, and tags load balancers with it
 
     @property
     def tag(self) -> str:

@@ -31,7 +31,7 @@ class DigitalOceanCloud(CloudProvider):
         api = self._api = DigitalOceanApi(config.common, context.gate, context.caller)
         droplets = Droplets(api, config.common.vpc_id)
         cluster_id = config.common.cluster_id
-        cluster = Cluster(cluster_id or context.cluster_uid, bool(cluster_id))
+        cluster = Cluster(cluster_id or context.cluster_uid)
         self.instances = DropletInstances(droplets)
         self.load_balancers = DigitalOceanLoadBalancers(api, droplets, config, cluster)
         self.volumes = DigitalOceanVolumes(api)

@@ -78,6 +78,7 @@ class BalancerSection(BalancerClass):
     lb_provider: str = ""
     lb_method: str = setting("ROUND_ROBIN", choice(*LB_METHODS))
     internal_lb: bool = False
+    allow_requested_ip: bool = True
     create_monitor: bool = False
     monitor_delay: float = 5.0
     monitor_timeout: float = 3.0

@@ -9,10 +9,11 @@ from ccm.cloud.testkit.harness import port, service, uid_of
 from ccm.controllers import provided_by, with_defaults
 from ccm.errors import Refused
 from ccm.model.objects import Json
-from ccm.model.service import Service
+from ccm.model.service import SOURCE_RANGES, Service
 from ccm.providers.digitalocean import firewall
+from ccm.providers.digitalocean.config import FirewallSection
 from ccm.providers.digitalocean.firewall_plan import MANAGED, Inbound, body, is_different, opened
-from ccm.providers.digitalocean.lb.annotations import PREFIX
+from ccm.providers.digitalocean.lb.annotations import DISOWN, PREFIX
 from tests.labs.digitalocean.server import DigitalOcean
 from tests.providers.digitalocean.adapter import config_of
 from tests.providers.digitalocean.conftest import Started
@@ -43,25 +44,32 @@ def test_node_ports_are_open_and_what_network_load_balancers_need() -> None:
             "opted-out", {MANAGED: "false"}, type="NodePort", ports=[port(81, node_port=30081)]
         ),
         service("odd", {MANAGED: "no"}, type="NodePort", ports=[port(82, node_port=30082)]),
-        service("network", ports=[port(443)]),
-        service("regional", {f"{PREFIX}type": "REGIONAL"}, ports=[port(444)]),
-        service("internal", {f"{PREFIX}network": "INTERNAL"}, ports=[port(445)]),
-        published("served", port(443)),
+        published("network", port(8443), port(31443, "UDP")),
+        service("unserved", ports=[port(31444)]),
+        published("regional", port(31445), **{f"{PREFIX}type": "REGIONAL"}),
+        published("internal", port(31446), **{f"{PREFIX}network": "INTERNAL"}),
+        published("disowned", port(31447), **{DISOWN: "true"}),
+        published("ssh", port(22), port(10250)),
+        published("odd ranges", port(31448), **{SOURCE_RANGES: "everybody"}),
+        published("ranges", port(8443), **{SOURCE_RANGES: "192.0.2.0/24"}),
         service("inside", type="ClusterIP", ports=[port(446)]),
         service("sctp", type="NodePort", ports=[port(447, "SCTP")]),
     ]
-    assert opened(services, "REGIONAL_NETWORK") == {
+    section, uid = FirewallSection(port=("443", "8000-8999")), uid_of("network")
+    assert opened(services, "REGIONAL_NETWORK", section.opens) == {
         Inbound("tcp", 30080),
         Inbound("udp", 30053),
         Inbound("tcp", 30082),
-        Inbound("tcp", 443),
-        Inbound("tcp", 10256, uid_of("served")),
+        Inbound("tcp", 8443, uid),
+        Inbound("udp", 31443, uid),
+        Inbound("tcp", 8443, uid_of("ranges"), ("192.0.2.0/24",)),
+        *(Inbound("tcp", 10256, uid_of(one), ()) for one in ("network", "ssh", "ranges")),
     }
-    assert opened(services[3:4], "REGIONAL") == set()
+    assert opened(services[3:4], "REGIONAL", section.opens) == set()
 
 
 def test_order_says_nothing_and_all_ports_have_three_names() -> None:
-    rules = {Inbound("tcp", 30080), Inbound("udp", 30053), Inbound("tcp", 10256, "uid")}
+    rules = {Inbound("tcp", 30080), Inbound("udp", 30053), Inbound("tcp", 10256, "uid", ())}
     wanted = body("fw", ["b", "a"], rules, {"uid": UUID}, {})
     assert {"load_balancer_uids": [UUID]} in [rule["sources"] for rule in wanted["inbound_rules"]]
     there: Json = {**wanted, "id": UUID, "status": "succeeded", "tags": ["b", "a"]}

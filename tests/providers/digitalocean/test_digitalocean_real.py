@@ -75,7 +75,7 @@ async def test_a_cluster_costs_little_and_loses_nothing(
     token.write_text(TOKEN)
     config.write_text(
         f"[Global]\ntoken-file = {token}\napi-url = {do.url}\ncluster-id = one\n"
-        f"vpc-id = {VPC}\n[Firewall]\nname = k8s-access\ntag = worker\n"
+        f"vpc-id = {VPC}\n[Firewall]\nname = k8s-access\ntag = worker\nport = 80\n"
     )
     whole = Whole(api, do, token)
     for number in range(COUNT):

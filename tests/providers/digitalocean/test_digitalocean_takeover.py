@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud.testkit.harness import port, service
+from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, PREFIX
@@ -187,19 +188,14 @@ async def test_upstreams_load_balancer_stays_as_it_is(do: DigitalOcean, case: st
         assert (do.writes(), do.balancers) == ([], {record["id"]: before})
 
 
-async def test_one_with_a_host_name_is_known_by_id_and_name(do: DigitalOcean) -> None:
-    """The status has no address then; a Service that has one of its own gets no other."""
+async def test_one_with_a_host_name_and_a_name_waits_for_its_owner(do: DigitalOcean) -> None:
+    """Nothing but annotations says whose it is; who may change the cloud renames it."""
     worker = do.add_droplet("worker")
     record = do.add_balancer(**PLAIN, name="front", droplet_ids=[worker["id"]])
     annotations = {"name": "front", "hostname": "front.example.com"}
     asked = published(record, annotations, {}, {"hostname": "front.example.com"})
     cloud = await Started(config_of(do, "cluster-id = f0b2")).start()
-    assert (await cloud.ensure(asked, host(worker))).name == "front"
-    assert not do.writes()
-    own = do.add_balancer(**PLAIN, name=asked.default_balancer_name)
-    restarted = await Started(config_of(do, "cluster-id = f0b2")).start()
-    assert restarted.load_balancers
-    do.balancers[record["id"]]["tags"] = ["k8s:another"]
-    found = await restarted.ensure(asked, host(worker))
-    assert own["id"] in do.balancers
-    assert any("ignored" in one for one in found.warnings)
+    with pytest.raises(Refused, match=f"rename it to {asked.default_balancer_name}"):
+        await cloud.ensure(asked, host(worker))
+    record["name"] = asked.default_balancer_name
+    assert (await cloud.ensure(asked, host(worker))).ingress[0].hostname == "front.example.com"

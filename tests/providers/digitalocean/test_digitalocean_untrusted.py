@@ -82,14 +82,17 @@ async def test_a_published_host_name_gives_nobody_anothers_load_balancer(
     assert own not in do.balancers
 
 
-async def test_a_host_name_says_nothing_without_the_clusters_tag(
-    do: DigitalOcean, worker: Json
+@pytest.mark.parametrize("cluster", [[], ["cluster-id = one"]], ids=["without ID", "with ID"])
+@pytest.mark.parametrize("shows_tags", [True, False])
+async def test_what_a_tenant_writes_says_nothing_after_a_restart(
+    do: DigitalOcean, worker: Json, shows_tags: bool, cluster: list[str]
 ) -> None:
-    """DO25: upstream tags all of its own, where it has an ID."""
-    theirs = do.add_balancer(name="shop", tags=[])
+    """DO25: name, ID and host name are the tenant's own, published or not."""
+    do.shows_tags = shows_tags
+    theirs = do.add_balancer(name="shop", tags=["k8s:one"] if cluster else [])
     before = dict(theirs)
     claim = web(SHOP | {BALANCER_ID: theirs["id"]}, hostname=SHOP["hostname"])
-    cloud = await Started(config_of(do, "cluster-id = one")).start()
+    cloud = await Started(config_of(do, *cluster)).start()
     with pytest.raises(Refused, match=f"rename it to {NAME}"):
         await cloud.ensure(claim, host(worker))
     assert cloud.load_balancers
@@ -123,7 +126,7 @@ async def test_an_annotated_id_opens_no_port_and_keeps_none_closed(
     theirs = do.add_balancer(name="shop")["id"]
     own = do.add_balancer(name=NAME)
     asked = web({BALANCER_ID: theirs if claims == "anothers" else ABSENT}, ip=own["ip"])
-    rules = opened([asked], "REGIONAL_NETWORK")
+    rules = opened([asked], "REGIONAL_NETWORK", bool)
     assert await firewalls.ensure(rules, [asked])
     (record,) = do.firewalls.values()
     assert [(rule["ports"], rule["sources"]) for rule in record["inbound_rules"]] == [

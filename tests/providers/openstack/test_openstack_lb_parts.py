@@ -1,6 +1,7 @@
 """What belongs to a load balancer, decided without a cloud: floating IPs, Nodes, groups."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -90,6 +91,38 @@ def test_a_floating_ip_in_use_is_not_stolen() -> None:
     request = read_request(service(loadBalancerIP="2"), BalancerSection(), {}, CLUSTER)
     with pytest.raises(Refused, match="another port"):
         list(floating.plan(request, "vip", [fip("2", "somewhere")]))
+
+
+@pytest.mark.parametrize(
+    ("description", "is_refused"),
+    [
+        (Names.of(service("shop"), CLUSTER).floating_ip, True),
+        (Names.of(service("shop"), CLUSTER).upstream_floating_ip, True),
+        (f"{Names.of(service(), Cluster('other')).upstream_floating_ip} (u-2)", True),
+        (OURS, False),
+        (UPSTREAMS, False),
+        (f"{UPSTREAMS} (of the Service before)", False),
+        (Names.of(service("n" * 250), CLUSTER).floating_ip, True),
+        ("by hand", False),
+    ],
+)
+def test_an_address_that_was_made_for_another_service_is_refused(
+    description: str, is_refused: bool
+) -> None:
+    request = read_request(service(loadBalancerIP="2"), BalancerSection(), {}, CLUSTER)
+    with pytest.raises(Refused, match="another Service") if is_refused else nullcontext():
+        assert (
+            shown(next(floating.plan(request, "vip", [fip("2", "", description)]))) == "PUT 2 vip"
+        )
+
+
+def test_the_operator_says_whether_services_name_addresses() -> None:
+    """What a load balancer has already stays."""
+    section = BalancerSection(allow_requested_ip=False)
+    request = read_request(service(loadBalancerIP="2"), section, {}, CLUSTER)
+    with pytest.raises(Refused, match="allow-requested-ip"):
+        list(floating.plan(request, "vip", [fip("2")]))
+    assert not list(floating.plan(request, "vip", [fip("2", "vip")]))
 
 
 def test_only_what_was_made_for_the_service_is_released() -> None:

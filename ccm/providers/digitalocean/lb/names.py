@@ -1,7 +1,8 @@
 """Whose a load balancer is: by its name, its tags, or the address in the Service's status.
 
 Upstream calls it after the Service's UID, or as an annotation says; then it writes the ID into an
-annotation, which its tenant may change. A status is nobody's but the controllers'.
+annotation, which its tenant may change as the other annotations: none of them says whose it is. A
+status is nobody's but the controllers'.
 """
 
 import re
@@ -47,21 +48,6 @@ class Names:
             return is_ours or (self._is_free(record) and self.is_published(record))
         return False
 
-    def is_upstreams(self, record: Json) -> bool:
-        """Whether upstream made it for this Service with a host name in place of addresses.
-
-        A tenant may write all that says so: it counts where nothing else is proven to be the
-        Service's, and for what nothing says to be another's.
-        """
-        tags, published = record.get("tags"), self.service.ingress
-        is_named = record.get("id") == self.annotated_id and record.get("name") == self.wanted
-        has_host = bool(self.hostname) and any(
-            text(one.get("hostname")) == self.hostname for one in published
-        )
-        if self.cluster.is_configured and isinstance(tags, list) and self.cluster.tag not in tags:
-            return False
-        return is_named and has_host and not service_of(tags_of(record)) and self._is_free(record)
-
     def is_marked(self, record: Json) -> bool:
         """Whether a tag of ours says so, as the API shows it."""
         return SERVICE_TAG + self.service.uid in tags_of(record)
@@ -84,8 +70,7 @@ class Names:
     def choose(self, records: Sequence[Json]) -> Json | None:
         """The Service's own of all that there are: the one whose address is published, or any."""
         own = [record for record in records if self.is_proven(record)]
-        published = next(filter(self.is_published, own), None) or next(iter(own), None)
-        return published or next(filter(self.is_upstreams, records), None)
+        return next(filter(self.is_published, own), None) or next(iter(own), None)
 
     def check_free(self, records: Sequence[Json], is_deleted: bool) -> None:
         """Raise `Refused` for what has its name, or its annotation names, and is not its own.

@@ -30,6 +30,7 @@ class Addresses:
         self, request: LoadBalancerRequest, nodes: Sequence[Node], read: Reader
     ) -> tuple[Json, LoadBalancerRequest]:
         """What says where a new load balancer is to be, and the request as it can be had there."""
+        floating.check_may_request(request)
         place = request.place
         where: Json = {"provider": request.provider or DEFAULT_PROVIDER}
         where |= {"flavor_id": request.flavor_id} if request.flavor_id else {}

@@ -47,12 +47,24 @@ def plan(
         return
     free = [one for one in floating_ips if not one.get("port_id")]
     if request.requested_ip:
+        check_may_request(request)
         found = [one for one in floating_ips if address_of(one) == request.requested_ip]
         if found and found[0] not in free:
             raise Refused(f"floating IP {request.requested_ip} is used by another port")
+        if found and request.names.is_anothers(found[0]):
+            raise Refused(
+                f"floating IP {request.requested_ip} was made for another Service: clear its "
+                "description in OpenStack to give it away"
+            )
     else:
         found = [one for one in free if request.names.is_marked(one)]
     yield attach(found[0], port_id) if found else NeedsFloatingIp(request.requested_ip)
+
+
+def check_may_request(request: LoadBalancerRequest) -> None:
+    """Raise `Refused` for an address by a tenant's choice, where that is not allowed."""
+    if request.requested_ip and not request.may_request_ip:
+        raise Refused("spec.loadBalancerIP: [LoadBalancer] allow-requested-ip is false")
 
 
 def plan_release(

@@ -115,6 +115,17 @@ class Names:
         said = text(floating_ip.get("description"))
         return said.startswith(FLOATING_IP) and said.endswith(f"({self.uid})")
 
+    def is_anothers(self, floating_ip: Json) -> bool:
+        """Whether one was made for a Service of another name, or another cluster's.
+
+        One that was kept (`keep-floatingip`) is for the next Service of the same name.
+        """
+        said = text(floating_ip.get("description"))
+        named, has_uid, _ = said.rpartition(" (")
+        kept = MAX_TEXT - len(said) + len(named) if has_uid else MAX_TEXT
+        own = (named or said) == self.upstream_floating_ip[:kept]
+        return said.startswith(FLOATING_IP) and not (own or self.is_marked(floating_ip))
+
     def is_of_cluster(self, floating_ip: Json) -> bool:
         """Whether one was made by this cluster's controller, for whichever Service."""
         said, end = text(floating_ip.get("description")), f" from cluster {self.cluster}"

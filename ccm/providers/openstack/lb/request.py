@@ -106,6 +106,7 @@ class LoadBalancerRequest:
     ranges: tuple[str, ...]
     is_internal: bool
     requested_ip: str
+    may_request_ip: bool
     keeps_floating_ip: bool
     place: Place
     provider: str
@@ -235,6 +236,7 @@ def read_request(
         ranges=ranges,
         is_internal=is_internal,
         requested_ip=service.requested_ip,
+        may_request_ip=config.allow_requested_ip,
         keeps_floating_ip=read.boolean("keep-floatingip"),
         place=_place(read, config, classes),
         provider=config.lb_provider,
