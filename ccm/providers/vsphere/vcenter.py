@@ -96,13 +96,10 @@ class VCenterApi(JsonApi):
         """End the sessions, if that can be done at once, and close all connections."""
         session, self._session = self._session, None
         rest, self._rest_session = self._rest_session, ""
-        with suppress(CloudError, NotLeading, TimeoutError):
-            async with asyncio.timeout(LOGOUT_TIMEOUT):
-                if rest:
-                    await self._rest("Logout", "DELETE", "/session", {REST_SESSION: rest})
-                if session:
-                    manager = self._content.sessionManager
-                    await self._call(session.cookie, manager, "Logout")
+        if rest:
+            await self._log_out_of_tags(rest)
+        if session:
+            await self._log_out(session.cookie)
         await self._connections.close()
 
     async def in_session(self, read: Callable[[Session], Awaitable[T]]) -> T:
@@ -113,6 +110,7 @@ class VCenterApi(JsonApi):
         except SessionEnded:
             if self._session is session:
                 self._session = None
+                await self._log_out(session.cookie)
             return await read(await self._open_session())
 
     @property
@@ -137,6 +135,7 @@ class VCenterApi(JsonApi):
         except SessionEnded:
             if self._rest_session == session:
                 self._rest_session = ""
+                await self._log_out_of_tags(session)
             session = await self._open_rest_session()
             return await self._rest(operation, method, path, {REST_SESSION: session}, body)
 
@@ -154,8 +153,23 @@ class VCenterApi(JsonApi):
         content, known = self._content, (login.user, login.password)
         user, cookie = await self._call("", content.sessionManager, "Login", *known)
         everything = (content.rootFolder, list(VIEWED), True)
-        view, _ = await self._call(cookie, content.viewManager, "CreateContainerView", *everything)
-        return Session(cookie, user.key, view)
+        try:
+            made = await self._call(cookie, content.viewManager, "CreateContainerView", *everything)
+        except CloudError:
+            await self._log_out(cookie)
+            raise
+        return Session(cookie, user.key, made[0])
+
+    async def _log_out(self, cookie: str) -> None:
+        """End a session, which may have ended, if that can be done at once."""
+        with suppress(CloudError, NotLeading, TimeoutError):
+            async with asyncio.timeout(LOGOUT_TIMEOUT):
+                await self._call(cookie, self._content.sessionManager, "Logout")
+
+    async def _log_out_of_tags(self, session: str) -> None:
+        with suppress(CloudError, NotLeading, TimeoutError):
+            async with asyncio.timeout(LOGOUT_TIMEOUT):
+                await self._rest("Logout", "DELETE", "/session", {REST_SESSION: session})
 
     async def _open_rest_session(self) -> str:
         async with self._opening:

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.providers.vsphere.conftest import Started, node_of, node_with
 from tests.providers.vsphere.test_vsphere_gone import ABSENT
 
 LIST = "RetrievePropertiesEx"
+TAGS = "POST /rest/com/vmware/cis/session", "DELETE /rest/com/vmware/cis/session"
 
 
 async def test_a_session_that_ended_is_opened_again(lab: Lab, tagged: Started) -> None:
@@ -104,6 +105,30 @@ async def test_sessions_are_ended(lab: Lab) -> None:
     await started.close()
     assert lab.calls()["Logout"] == 1
     assert lab.calls()["DELETE /rest/com/vmware/cis/session"] == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "opened", "ended"),
+    [
+        (lambda lab: lab.fail("tag-association", status=401), *TAGS),
+        (lambda lab: lab.fail_in_soap("CreateContainerView", 2, 3), "Login", "Logout"),
+        (lambda lab: lab.fail_in_soap(LIST, 5, 3), "Login", "Logout"),
+    ],
+    ids=["tags refused", "no view", "view gone"],
+)
+async def test_a_session_that_is_given_up_is_ended(
+    lab: Lab, spoil: Callable[[Lab], None], opened: str, ended: str
+) -> None:
+    """vCenter has few sessions, and keeps each for half an hour."""
+    started = await Started(lab.config(LABELS)).start()
+    (made,) = lab.create("node-1")
+    spoil(lab)
+    for _ in range(3):
+        await result_of(started, node_of(made))
+    await started.close()
+    calls = lab.calls()
+    assert calls[opened] > 1
+    assert calls[ended] == calls[opened]
 
 
 async def test_a_wrong_password_is_not_tried_again_at_once(lab: Lab) -> None:
