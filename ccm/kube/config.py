@@ -5,19 +5,18 @@ import os
 import re
 import time
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from ccm.errors import ConfigurationFault
 from ccm.kube.client import RestConfig, TokenFunc
 from ccm.model.objects import mapping, objects, text
 from ccm.proxy import check_environment, read_proxy
 from ccm.tls import Server
+from ccm.yaml_document import YamlError, parse_yaml
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +26,14 @@ POD_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _DEFAULT = Path("~/.kube/config")
 
 _PLAIN_CLUSTER = {
-    "server": str,
-    "certificate-authority": str,
-    "certificate-authority-data": str,
-    "tls-server-name": str,
-    "insecure-skip-tls-verify": bool,
-    "proxy-url": str,
+    "server",
+    "certificate-authority",
+    "certificate-authority-data",
+    "tls-server-name",
+    "insecure-skip-tls-verify",
+    "proxy-url",
 }
-_PLAIN_USER = {"token": str, "tokenFile": str, "client-certificate": str, "client-key": str}
+_PLAIN_USER = {"token", "tokenFile", "client-certificate", "client-key"}
 
 
 async def load(
@@ -117,8 +116,8 @@ async def _load_file(path: Path, reread_interval: float) -> RestConfig:
             "give the path of a kubeconfig that this user may read",
         ) from error
     try:
-        document = mapping(yaml.safe_load(content))
-    except yaml.YAMLError:
+        document = mapping(parse_yaml(content, lambda *_: None, merges=True))
+    except YamlError:
         document = {}
     context = _named(document, "contexts", text(document.get("current-context")))
     cluster = _named(document, "clusters", text(context.get("cluster")))
@@ -152,7 +151,8 @@ def _read_plain(
 ) -> RestConfig | None:
     """What these say; None when there is more to it than files and a token."""
     is_plain = _is_plain(cluster, _PLAIN_CLUSTER) and _is_plain(user, _PLAIN_USER)
-    if not is_plain or "server" not in cluster:
+    insecure = cluster.get("insecure-skip-tls-verify", "false")
+    if not is_plain or "server" not in cluster or insecure not in ("true", "false"):
         return None
     files = {
         name: path.parent / value
@@ -170,7 +170,7 @@ def _read_plain(
             cert_file=str(files.get("client-certificate", "")),
             key_file=str(files.get("client-key", "")),
             tls_name=cluster.get("tls-server-name", ""),
-            is_verified=not cluster.get("insecure-skip-tls-verify", False),
+            is_verified=insecure == "false",
         )
         return RestConfig(server, _bearer(user, files.get("tokenFile"), reread_interval))
     except (OSError, ValueError):
@@ -194,11 +194,10 @@ def _named(document: Mapping[str, Any], kind: str, name: str) -> Mapping[str, An
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def _is_plain(entry: Mapping[str, Any], known: Mapping[str, type]) -> bool:
-    """Whether the entry is there and has nothing but what is known."""
-    return bool(entry) and all(
-        isinstance(value, known.get(name, ())) and value != "" for name, value in entry.items()
-    )
+def _is_plain(entry: Mapping[str, Any], known: Set[str]) -> bool:
+    """Whether the entry is there and has nothing but texts of what is known."""
+    are_texts = all(isinstance(value, str) and value for value in entry.values())
+    return bool(entry) and are_texts and entry.keys() <= known
 
 
 class _TokenFile:

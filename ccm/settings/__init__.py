@@ -2,7 +2,8 @@
 
 from ccm.settings.declaration import Flag, Origin
 from ccm.settings.flags import Settings, default_runtime_dir, flags
-from ccm.settings.reading import CommandLine, RawValue, Reading, read, read_arguments
+from ccm.settings.raw_values import RawValue
+from ccm.settings.reading import CommandLine, Reading, read, read_arguments
 from ccm.settings.syntax import KNOWN_FEATURE_GATES, CertKey
 
 __all__ = [

@@ -3,14 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ccm.errors import ConfigurationFault
 from ccm.settings.flags import flags
-from ccm.settings.reading import RawValue, RawValues, suggestion
+from ccm.settings.raw_values import RawValue, RawValues, suggestion
 from ccm.settings.syntax import InvalidValue, Syntax
-
-NULLS = ("~", "null", "Null", "NULL")
+from ccm.yaml_document import YamlError, parse_yaml
 
 
 def read_config_file(path: str) -> RawValues:
@@ -40,6 +37,8 @@ def read_config_file(path: str) -> RawValues:
 
 def _texts(syntax: Syntax, value: object) -> tuple[str, ...] | None:
     match value:
+        case None:
+            return ("",)
         case str():
             return (value,)
         case list() if all(isinstance(item, str) for item in value):
@@ -49,33 +48,17 @@ def _texts(syntax: Syntax, value: object) -> tuple[str, ...] | None:
     return None
 
 
-class _StrictLoader(yaml.BaseLoader):
-    """Every scalar is the text that was written, and no key stands twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            is_text = isinstance(key, yaml.ScalarNode)
-            if not is_text or key.value in seen:
-                problem = f"{key.value!r} is there twice" if is_text else "a key is not a text"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
-        return super().construct_mapping(node, deep=True)
-
-    def construct_scalar(self, node: yaml.ScalarNode) -> Any:
-        is_null = node.style is None and node.value in NULLS
-        return "" if is_null else super().construct_scalar(node)
-
-
 def read_yaml(path: str) -> Any:
-    """The file's one document, scalars as text; raises `InvalidValue`."""
+    """The file's first document (see `parse_yaml`); raises `InvalidValue`."""
+
+    def refuse(key: str, line: int, first: int) -> None:
+        raise YamlError(line, f"has {key!r} twice, in line {first} too", "keep one of them")
+
     try:
-        return yaml.load(Path(path).read_bytes(), _StrictLoader)
+        return parse_yaml(Path(path).read_bytes(), refuse)
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
         raise InvalidValue(problem, "give a file that this user may read") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark else ""
-        what = getattr(error, "problem", None) or "it is not text"
-        raise InvalidValue(f"is not understood: {what}{where}", "correct the file") from error
+    except YamlError as error:
+        where = f" (line {error.line})" if error.line else ""
+        raise InvalidValue(f"{error.problem}{where}", error.remedy) from error

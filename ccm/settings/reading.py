@@ -3,7 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ccm.controllers import KNOWN, provided_by, unknown, with_defaults
@@ -11,23 +11,8 @@ from ccm.durations import format_duration
 from ccm.errors import ConfigurationFault, ConfigurationFaults
 from ccm.settings.declaration import Flag
 from ccm.settings.flags import Settings, flags
+from ccm.settings.raw_values import RawValue, RawValues, suggestion
 from ccm.settings.syntax import BOOLEAN, InvalidValue
-
-
-@dataclass(frozen=True, slots=True)
-class RawValue:
-    """The texts of one flag, not parsed; `source` is a variable or file, empty for a flag."""
-
-    texts: tuple[str, ...]
-    source: str = ""
-
-
-@dataclass
-class RawValues:
-    """What one source says, by field name, and what is wrong with it."""
-
-    values: dict[str, RawValue] = field(default_factory=dict)
-    faults: list[ConfigurationFault] = field(default_factory=list)
 
 
 @dataclass
@@ -122,14 +107,6 @@ def read_arguments(words: Sequence[str]) -> CommandLine:
             if not separator and rest and not rest[0].startswith("-"):
                 rest.popleft()  # its value, most likely
     return line
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """What to do about a name that is not known."""
-    from difflib import get_close_matches  # only after a typing error
-
-    close = get_close_matches(name, list(known), 1)
-    return f"did you mean {close[0]}?" if close else "'ccm-supervisor start --help' lists all flags"
 
 
 def _split(word: str) -> tuple[str, str, str]:

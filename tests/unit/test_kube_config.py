@@ -44,6 +44,14 @@ async def test_a_token_file_counts_before_a_token_and_null_is_not_there(tmp_path
     assert await access.bearer() == "fresh"
 
 
+async def test_values_are_texts_as_in_go(tmp_path: Path) -> None:
+    """Of two keys the last counts, and no name is a date or a number."""
+    file = Path(written(tmp_path, {"tls-server-name": "other"}, {"token": "secret"}))
+    dated = file.read_text().replace('"here"', "2024-01-01")
+    file.write_text(dated.replace("{", '{"current-context": "elsewhere", ', 1))
+    assert (await load(str(file))).server.tls_name == "other"
+
+
 async def test_certificates_are_files(tmp_path: Path) -> None:
     for name in ("ca", "us.crt", "us.key"):
         (tmp_path / name).touch()

@@ -12,10 +12,11 @@ from ccm.cloud.config_file import (
 )
 from ccm.cloud.secret_text import TOKEN, SecretText
 from ccm.cloud.sections import setting
-from ccm.cloud.yaml_file import YamlMapping, YamlReader
+from ccm.cloud.yaml_file import YamlReader
 from ccm.model.cloud import Network
 from ccm.providers.proxmox.ids import REGION
 from ccm.redaction import register_hidden
+from ccm.yaml_document import YamlMapping
 
 DEFAULT, QEMU, AUTO, CAPMOX = "default", "qemu", "auto", "capmox"
 TOKEN_ID = re.compile(r"[^\s!@:]+@[^\s!@:]+![A-Za-z][A-Za-z0-9._-]*")

@@ -102,16 +102,16 @@ def test_an_empty_file_says_nothing(file: Path, text: str) -> None:
         ),
         ("NodeWorkers: 2", "'NodeWorkers' is not a flag that a file may set"),
         ("config: other.yaml", "'config' is not a flag that a file may set"),
-        ("v: 1\nnode-workers: 2\nv: 2\n", "is not understood: 'v' is there twice (line 3)"),
-        ("cloud-rate: {read: 1, read: 2}", "is not understood: 'read' is there twice (line 1)"),
-        ("a|b: 1\na|b: 2\n", "is not understood: 'a|b' is there twice (line 2); correct the file"),
-        ("v: [\n", "is not understood: "),
+        ("v: 1\nnode-workers: 2\nv: 2\n", "has 'v' twice, in line 1 too (line 3); keep one"),
+        ("cloud-rate: {read: 1, read: 2}", "has 'read' twice, in line 1 too (line 1)"),
+        ("a|b: 1\na|b: 2\n", "has 'a|b' twice, in line 1 too (line 2)"),
+        ("v: [\n", "is not YAML (line 2); close each bracket"),
         ("- v\n", "is not a mapping; write lines like 'node-workers: 2'"),
         ("v", "is not a mapping"),
         ("v: {a: b}", "'v' has a value of another form; write it as on the command line"),
         ("controllers: {a: b}", "'controllers' has a value of another form"),
         ("controllers: [[a]]", "'controllers' has a value of another form"),
-        ("? [a, b]\n: c", "is not understood: a key is not a text (line 1)"),
+        ("? [a, b]\n: c", "has a key that is not a text (line 1)"),
     ],
 )
 def test_an_invalid_file_is_reported(file: Path, text: str, told: str) -> None:
@@ -125,7 +125,7 @@ def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     found = faults(f"--config={tmp_path}")
     assert "cannot be read: Is a directory; give a file" in found[f"--config={tmp_path}"]
     (tmp_path / "binary").write_bytes(b"\x00\xff")
-    assert "is not understood" in "".join(faults(f"--config={tmp_path}/binary").values())
+    assert "is not text" in "".join(faults(f"--config={tmp_path}/binary").values())
 
 
 def test_an_invalid_value_is_reported_with_its_source(file: Path) -> None:
