@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ccm.background import start_task
 from ccm.cloud.gate import invoke, with_priority
+from ccm.decide.batching import GatheringBatch, LastBatch, begin, leave, seconds_to_wait
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NotLeading, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
@@ -51,11 +51,8 @@ class Describer(Protocol[ObjectT_contra, AnswerT_co]):
 class BatchReader(Generic[ObjectT, AnswerT]):
     """Asks the cloud about objects; a reconcile awaits the answer for its own.
 
-    An object that comes alone is read almost at once, and at once when none came just before. After
-    a batch of several, the next one waits until it is full or half a second has passed: more are
-    likely to come. It leaves sooner when for a moment none came, until that was too soon: then not
-    before half a second is free of objects. While more keys are ready than could join yet, it waits
-    for them, however slow this machine is.
+    When a batch leaves is decided in `ccm.decide.batching`. While more keys are ready than could
+    join yet, it waits for them, however slow this machine is.
     """
 
     def __init__(
@@ -69,6 +66,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         self._waiting: dict[str, tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]] = {}
         self._answers: dict[str, tuple[float, tuple[str, ...], AnswerT | Unknown]] = {}
         self._some, self._full = asyncio.Event(), asyncio.Event()
+        self._joined_at = 0.0  # by the loop's clock
         self._slots = asyncio.Semaphore(READS_IN_FLIGHT)
         self._reads: set[asyncio.Task[None]] = set()
 
@@ -95,27 +93,19 @@ class BatchReader(Generic[ObjectT, AnswerT]):
 
     async def run(self) -> None:
         """Read batch after batch, until cancelled."""
-        loop = asyncio.get_running_loop()
-        timings, next_batch_at, calm_at, lull = self._timings, 0.0, 0.0, math.inf
-        left_early = False
+        clock, timings, last = asyncio.get_running_loop().time, self._timings.batch, LastBatch()
         try:
             while True:
                 await self._some.wait()
-                now = loop.time()
-                delay = timings.batch_calm_delay if now > calm_at else timings.batch_first_delay
-                if now >= next_batch_at:
-                    lull = timings.batch_lull
-                elif left_early:  # too soon: from now on the interval counts
-                    lull = math.inf
-                left_early = await self._fill(max(next_batch_at - now, delay), lull)
+                gathering = begin(last, clock(), timings)
+                await self._gather(gathering)
                 await self._slots.acquire()
                 batch = self._next_batch()
                 if not batch:  # who waited was cancelled
                     self._slots.release()
                     continue
-                are_many = len(batch) > 1 or left_early
-                next_batch_at = loop.time() + timings.batch_interval if are_many else 0.0
-                calm_at = loop.time() + timings.batch_calm
+                is_full = len(batch) >= self._part.batch_size
+                last = leave(gathering, clock(), len(batch), is_full)
                 self._reads.add(start_task(self._read_for(batch), self._reads.discard))
         finally:
             for read in self._reads:
@@ -147,10 +137,11 @@ class BatchReader(Generic[ObjectT, AnswerT]):
 
     async def _join(self, name: str, obj: ObjectT) -> AnswerT | Unknown:
         """Wait for the answer in the next batch."""
-        answered: asyncio.Future[AnswerT | Unknown] = asyncio.get_running_loop().create_future()
-        self._waiting[name] = obj, answered
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[AnswerT | Unknown] = loop.create_future()
+        self._waiting[name], self._joined_at = (obj, answered), loop.time()
         self._some.set()
-        if len(self._waiting) >= self._part.batch_size:
+        if self._is_full():
             self._full.set()
         try:
             return await answered
@@ -158,43 +149,27 @@ class BatchReader(Generic[ObjectT, AnswerT]):
             if self._waiting.get(name) == (obj, answered):
                 del self._waiting[name]
 
-    async def _fill(self, seconds: float, lull: float) -> bool:
-        """Wait until the batch is full, or nobody more is about to join it.
+    async def _gather(self, batch: GatheringBatch) -> None:
+        """Wait until it is time for the batch to leave."""
+        clock, timings = asyncio.get_running_loop().time, self._timings.batch
+        while not self._is_full():
+            for _ in range(TURNS_TO_JOIN):
+                await asyncio.sleep(0)
+            are_more_coming = len(self._queue) > 0
+            seconds = seconds_to_wait(batch, clock(), self._joined_at, are_more_coming, timings)
+            if not seconds:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._until_full()
 
-        The answer is whether it leaves before its time, as nobody has joined for a `lull`.
-        """
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        while lull < began + seconds - clock():
-            joined = len(self._waiting)
-            if await self._is_full_within(lull):
-                return False
-            if self._queue:
-                break  # they come, and nobody has to look again
-            if len(self._waiting) == joined and not await self._is_anybody_about_to_join():
-                return True
-        pause = began + seconds - clock()
-        while not await self._is_full_within(pause):
-            is_late = clock() - began > self._timings.batch_longest_delay
-            if is_late or not await self._is_anybody_about_to_join():
-                break
-            pause = seconds
-        return False
+    async def _until_full(self) -> None:
+        while not self._is_full():  # also after one was cancelled
+            self._full.clear()
+            await self._full.wait()
 
-    async def _is_full_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while len(self._waiting) < self._part.batch_size:  # also after one was cancelled
-                    self._full.clear()
-                    await self._full.wait()
+    def _is_full(self) -> bool:
         return len(self._waiting) >= self._part.batch_size
-
-    async def _is_anybody_about_to_join(self) -> bool:
-        """Whether more keys are ready, or have left the queue just now."""
-        joined = len(self._waiting)
-        for _ in range(TURNS_TO_JOIN):
-            await asyncio.sleep(0)
-        return bool(len(self._queue)) or len(self._waiting) > joined
 
     def _next_batch(self) -> "list[tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]]":
         names = list(self._waiting)[: self._part.batch_size]

@@ -201,9 +201,9 @@ class WorkQueue:
         if self._timer:
             self._timer.cancel()
         if self._later:
-            self._timer = call_later(self._later[0][0] - loop.time(), self._ripen, loop)
+            self._timer = call_later(self._later[0][0] - loop.time(), self._enqueue_due, loop)
 
-    def _ripen(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _enqueue_due(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._later and self._later[0][0] <= loop.time():
             when, key = heapq.heappop(self._later)
             if self._due.get(key) == when:

@@ -2,24 +2,14 @@
 
 from dataclasses import dataclass
 
+from ccm.decide.batching import BatchTimings
+
 
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Seconds; the flags say what an operator may set, these are what nobody needs to."""
 
-    batch_first_delay: float = 0.005
-    """An object that comes alone waits for company before it is read."""
-    batch_calm: float = 0.05
-    """Without a batch, after which an object that comes alone is likely to stay alone."""
-    batch_calm_delay: float = 0.0005
-    """Then it waits for those that came in the same moment."""
-    batch_interval: float = 0.5
-    """Between two batches of reads that are not full, while many objects come."""
-    batch_lull: float = 0.03
-    """Without another object, after which a batch leaves before the interval is over."""
-    batch_longest_delay: float = 10.0
-    """A batch waits while more keys are ready, which may join it: those that have their answer go
-    first, and on a slow API server the writes of a whole batch take seconds."""
+    batch: BatchTimings = BatchTimings()
     throttled_batch_retry: float = 0.05
     """Until a batch for which reconciles wait asks for its next grant."""
     throttled_refresh_retry: float = 5.0

@@ -169,7 +169,7 @@ async def test_one_object_that_left_in_a_lull_too_soon_makes_the_next_ones_wait(
         await asyncio.gather(*r.start("c"))
         began = loop.time()
         await asyncio.gather(*r.start("d"))
-        assert loop.time() - began > TIMINGS.batch_interval / 2
+        assert loop.time() - began > TIMINGS.batch.interval / 2
         assert r.machines.reads == [["a", "b"], ["c"], ["d"]]
 
 
@@ -181,8 +181,8 @@ async def test_a_page_leaves_when_no_more_objects_come_and_waits_when_that_was_t
         await asyncio.gather(*r.start("a", "b"))  # from now on a page has half a second to fill
         began = loop.time()
         await asyncio.gather(*r.start("c", "d"))
-        assert loop.time() - began < TIMINGS.batch_interval
+        assert loop.time() - began < TIMINGS.batch.interval
         began = loop.time()
         await asyncio.gather(*r.start("e", "f"))
-        assert loop.time() - began > TIMINGS.batch_interval / 2
+        assert loop.time() - began > TIMINGS.batch.interval / 2
         assert r.machines.reads == [["a", "b"], ["c", "d"], ["e", "f"]]

@@ -69,7 +69,7 @@ BACKGROUND = {
     ("ccm/bus/sockets.py", "Permission.renew"),
     ("ccm/kube/events.py", "EventRecorder.run"),
     ("workers/runner.py", "Runner._send_heartbeats"),
-    ("workers/queue.py", "WorkQueue._ripen"),
+    ("workers/queue.py", "WorkQueue._enqueue_due"),
     ("workers/node/passes.py", "MonitorPass.run"),
     ("workers/node/passes.py", "RefreshPass.run"),
 }

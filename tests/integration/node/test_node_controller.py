@@ -163,7 +163,7 @@ async def test_a_batch_waits_for_keys_that_are_ready_and_have_yet_to_ask() -> No
         for name in names:
             assert await w.queue.get() == name
             reconciles.append(asyncio.create_task(w.reconcile(name)))
-            await asyncio.sleep(3 * TIMINGS.batch_first_delay)  # a slow machine
+            await asyncio.sleep(3 * TIMINGS.batch.lone_window)  # a slow machine
         await asyncio.gather(*reconciles)
         assert w.machines.reads == [names]
 

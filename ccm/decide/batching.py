@@ -1,0 +1,106 @@
+"""When a batch of reads leaves: as late as saves a read, as early as nobody waits in vain.
+
+A batch leaves when it is full, or when nobody has joined it for its window. How long that is
+follows from the batches before:
+
+LONE    They had one object each: `first_window`, or `lone_window` where the last one left less than
+        `idle_window` ago; it leaves at the latest an `interval` after it began.
+STREAM  The last one had several: `join_window`; at the latest an `interval` after that one left.
+STEADY  Others came after one of a STREAM had left, too soon: an `interval` after the last one.
+
+Where none comes for an `interval`, the next one is LONE. Those that are about to join are waited
+for in any case, up to `longest_wait`.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import Enum, auto
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTimings:
+    """In seconds."""
+
+    first_window: float = 0.0005
+    """For those that come in the same moment."""
+    lone_window: float = 0.005
+    """The same, when another object came less than `idle_window` ago."""
+    idle_window: float = 0.05
+    join_window: float = 0.03
+    interval: float = 0.5
+    longest_wait: float = 10.0
+    """Those that have their answer go first: on a slow API server the writes of a whole batch take
+    seconds."""
+
+
+class Pace(Enum):
+    """How objects come."""
+
+    LONE = auto()
+    STREAM = auto()
+    STEADY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """The batch that left last; `pace` is what another one shortly after it would have."""
+
+    pace: Pace = Pace.LONE
+    left_at: float = -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class GatheringBatch:
+    """A batch that has not left yet; times are monotonic."""
+
+    pace: Pace
+    began_at: float
+    window: float
+    latest: float
+
+
+def begin(last: LastBatch, now: float, timings: BatchTimings) -> GatheringBatch:
+    """The batch whose first object came `now`."""
+    since = now - last.left_at
+    pace = last.pace if since < timings.interval else Pace.LONE
+    latest = last.left_at + timings.interval
+    match pace:
+        case Pace.LONE:
+            is_first = since > timings.idle_window
+            window = timings.first_window if is_first else timings.lone_window
+            return GatheringBatch(pace, now, window, now + timings.interval)
+        case Pace.STREAM:
+            return GatheringBatch(pace, now, timings.join_window, latest)
+        case Pace.STEADY:
+            return GatheringBatch(pace, now, timings.interval, latest)
+
+
+def seconds_to_wait(
+    batch: GatheringBatch,
+    now: float,
+    joined_at: float,
+    are_more_coming: bool,
+    timings: BatchTimings,
+) -> float:
+    """Until this is to be asked again, unless the batch is full before; 0 when it leaves.
+
+    `joined_at` is when the last object joined, `are_more_coming` whether others are about to.
+    """
+    left = min(joined_at + batch.window, batch.latest) - now
+    if left > 0:
+        return left
+    if are_more_coming and now - batch.began_at < timings.longest_wait:
+        if batch.pace is Pace.LONE:
+            return batch.window
+        return batch.latest - now if now < batch.latest else timings.interval
+    return 0.0
+
+
+def leave(batch: GatheringBatch, now: float, size: int, is_full: bool) -> LastBatch:
+    """The batch leaves `now`, with `size` objects."""
+    pace = batch.pace
+    if pace is Pace.LONE and size > 1:
+        pace = Pace.STREAM
+    elif pace is Pace.STREAM and not is_full and now < batch.latest:
+        pace = Pace.STEADY  # another one within the interval shows that this was too soon
+    return LastBatch(pace, now)

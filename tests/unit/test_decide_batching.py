@@ -1,0 +1,109 @@
+"""When a batch of reads leaves, by when objects come: each pace, and any arrivals."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccm.decide.batching import BatchTimings, LastBatch, Pace, begin, leave, seconds_to_wait
+from tests.support.properties import examples
+
+TIMINGS = BatchTimings()
+PAGE = 20
+TICK = 1e-6  # more than the error of a float
+
+
+@dataclass(frozen=True)
+class Left:
+    """A batch that left."""
+
+    pace: Pace
+    at: float
+    size: int
+    waited: float  # its first object
+
+
+def batches(
+    arrivals: Sequence[float], page: int = PAGE, are_more_coming: bool = False
+) -> list[Left]:
+    """What leaves when objects come at these times."""
+    last, made, first = LastBatch(), list[Left](), 0
+    while first < len(arrivals):
+        now = began = max(arrivals[first], last.left_at)
+        batch = begin(last, now, TIMINGS)
+        while True:
+            came = [at for at in arrivals[first : first + page] if at <= now]
+            joined_at = max(began, came[-1])
+            if len(came) == page:
+                break
+            seconds = seconds_to_wait(batch, now, joined_at, are_more_coming, TIMINGS)
+            if not seconds:
+                break
+            filled_at = [at for at in arrivals[first + page - 1 : first + page] if at > now]
+            now = min([now + seconds, *filled_at])
+        last = leave(batch, now, len(came), len(came) == page)
+        made.append(Left(batch.pace, now, len(came), now - arrivals[first]))
+        first += len(came)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "expected"),
+    [
+        pytest.param([0.0], [(1, 0.0005)], id="alone"),
+        pytest.param([0.0, 0.01], [(1, 0.0005), (1, 0.005)], id="alone-just-after-another"),
+        pytest.param([0.0, 0.06], [(1, 0.0005), (1, 0.0005)], id="alone-again"),
+        pytest.param([0.0, 0.0004, 0.0008], [(3, 0.0013)], id="in-the-same-moment"),
+        pytest.param([0.0] * 45, [(20, 0.0), (20, 0.0), (5, 0.03)], id="pages-and-a-rest"),
+        pytest.param([0.0, 0.0, 0.4], [(2, 0.0005), (1, 0.03)], id="after-several"),
+        pytest.param([0.0, 0.0, 0.6], [(2, 0.0005), (1, 0.0005)], id="long-after-several"),
+        pytest.param(
+            [0.0, 0.0, 0.1, 0.2, 0.3],
+            [(2, 0.0005), (1, 0.03), (2, 0.43)],
+            id="left-too-soon",
+        ),
+        pytest.param(
+            [0.0, 0.0, 0.1, 0.2, 0.3, 0.7, 1.8],
+            [(2, 0.0005), (1, 0.03), (2, 0.43), (1, 0.43), (1, 0.0005)],
+            id="until-none-comes",
+        ),
+    ],
+)
+def test_a_batch_leaves(arrivals: list[float], expected: list[tuple[int, float]]) -> None:
+    """With so many objects, and after its first one waited so long."""
+    assert [(left.size, round(left.waited, 4)) for left in batches(arrivals)] == expected
+
+
+def test_objects_that_are_about_to_join_are_waited_for_but_not_for_ever() -> None:
+    for left in batches([0.0, 0.0, 20.0], are_more_coming=True):
+        assert TIMINGS.longest_wait <= left.waited <= TIMINGS.longest_wait + TIMINGS.interval
+
+
+def test_objects_that_keep_coming_are_read_twice_a_second() -> None:
+    made = batches([0.004 * number for number in range(1000)], page=1000)
+    assert [left.size for left in made[1:-1]] == pytest.approx([125] * 7, abs=2)
+
+
+GAPS = st.lists(st.one_of(*(st.floats(0, most) for most in (0.0, 0.001, 0.05, 1.0))), max_size=150)
+
+
+@given(GAPS)
+@examples(400)
+def test_whatever_comes_waits_and_costs_little(gaps: list[float]) -> None:
+    arrivals = list(accumulate(gaps))
+    made = batches(arrivals)
+    assert sum(left.size for left in made) == len(arrivals)
+    assert all(left.waited <= TIMINGS.interval + TICK for left in made)
+    assert all(left.size <= PAGE for left in made)
+    early = []
+    for before, left in pairwise(made):
+        passed = left.at - before.at
+        if left.pace is not Pace.LONE:
+            assert passed <= TIMINGS.interval + TICK
+            if left.size < PAGE and passed < TIMINGS.interval - TICK:
+                assert left.pace is Pace.STREAM
+                early.append(left.at)
+    assert all(later - at > TIMINGS.interval for at, later in pairwise(early))
