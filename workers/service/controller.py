@@ -219,6 +219,7 @@ class ServiceController:
                     message = "waits until no Node has changed for a moment"
                     return Result(message, False, self._context.timings.node_debounce_limit)
                 case EnsureBalancer(service) if (seconds := self._until_initialized(service)) > 0:
+                    self._hold(key)
                     message = "waits for Nodes that are being initialized"
                     return Result(message, False, seconds)
                 case EnsureBalancer(is_check=True) as check:
@@ -254,9 +255,13 @@ class ServiceController:
         if state.backends_sent is not None or service.ingress:
             return 0.0
         since = now if state.held_since is None else state.held_since
-        self._states[service.key] = replace(state, held_since=since)
         limit = since + self._context.timings.node_initialization_limit
         return min(limit, self._backends.initialized_by()) - now
+
+    def _hold(self, key: str) -> None:
+        state = self._state(key)
+        if state.held_since is None:
+            self._states[key] = replace(state, held_since=time.monotonic())
 
     async def _perform(self, key: str, action: Action) -> Result | None:
         """Perform one action; a result when that ends the reconcile."""
