@@ -1,20 +1,17 @@
 """A copy of the cluster that takes writes as the API server would, and what they changed."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, assert_never
 from urllib.parse import unquote
 
-from ccm.errors import KubernetesError
+from ccm.errors import TEST_FAILED, KubernetesError
 from ccm.model.objects import Json, mapping, object_key, resource_version
+from ccm.model.patches import MERGE_KEYS, RejectedPatch, json_patch, strategic_merge
 from ccm.model.writes import Delete, Merge, Patch, Write
-from ccm.sandbox.kubernetes.errors import StatusError
-from ccm.sandbox.kubernetes.kinds import NODE, PERSISTENT_VOLUME, SERVICE, ResourceKind
-from ccm.sandbox.kubernetes.patch import json_patch, strategic_merge
 
-KINDS = {kind.plural: kind for kind in (NODE, SERVICE, PERSISTENT_VOLUME)}
+KINDS = {"nodes": "Node", "services": "Service", "persistentvolumes": "PersistentVolume"}
 """What controllers write to, by the resource in paths."""
 
 UNPLANNED = {
@@ -50,17 +47,19 @@ class ClusterCopy:
     def apply(self, write: Write) -> Json:
         """The object as it is then; raises `KubernetesError` as the API server would."""
         kind, key = _target(write.path)
-        found = self.now[kind.name].get(key)
+        found = self.now[kind].get(key)
         if found is None:
-            raise KubernetesError(404, "NotFound", f"{kind.name} {key} not found", None)
+            raise KubernetesError(404, "NotFound", f"{kind} {key} not found", None)
         changed = deepcopy(found)
         match write:
             case Patch(_, operations):
-                with _refusals():
+                try:
                     changed = json_patch(list(operations))(changed)
+                except RejectedPatch as error:
+                    raise KubernetesError(422, "Invalid", TEST_FAILED, None) from error
             case Merge(_, body):
                 _check_uid(changed, mapping(body.get("metadata")).get("uid"))
-                changed = strategic_merge(kind, changed, body)
+                changed = strategic_merge(MERGE_KEYS.get(kind, {}), changed, body)
             case Delete(_, uid):
                 _check_uid(changed, uid)
                 changed["metadata"].setdefault("deletionTimestamp", "1970-01-01T00:00:00Z")
@@ -69,7 +68,7 @@ class ClusterCopy:
         self.writes += 1
         self._version += 1
         changed["metadata"]["resourceVersion"] = str(self._version)
-        self._put(kind.name, key, changed)
+        self._put(kind, key, changed)
         return changed
 
     def changes(self) -> "Iterator[Change]":
@@ -87,7 +86,7 @@ class ClusterCopy:
         self.on_change(kind, key, None if is_gone else obj)
 
 
-def _target(path: str) -> tuple[ResourceKind, str]:
+def _target(path: str) -> tuple[str, str]:
     """Kind and key in a path such as `/api/v1/namespaces/default/services/web/status`."""
     parts = [unquote(part) for part in path.split("/")[3:]]
     if parts[0] == "namespaces":
@@ -99,15 +98,6 @@ def _target(path: str) -> tuple[ResourceKind, str]:
 def _check_uid(obj: Json, uid: object) -> None:
     if obj["metadata"].get("uid") != uid:
         raise KubernetesError(409, "Conflict", "the object is another one by now", None)
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """What the embedded API server says to a client of the real one."""
-    try:
-        yield
-    except StatusError as error:
-        raise KubernetesError(error.code, "Invalid", error.message, None) from error
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -90,9 +90,7 @@ async def make_plan(settings: Settings, access: RestConfig, timeout: float) -> P
     settings = _dry(settings)
     kube = Kube(access, "ccm-supervisor/plan", settings.kube_api_in_flight, fence=Fence(_refuse))
     try:
-        listed = {
-            kind.name: await list_once(kube, f"/api/v1/{name}") for name, kind in KINDS.items()
-        }
+        listed = {kind: await list_once(kube, f"/api/v1/{name}") for name, kind in KINDS.items()}
         with TemporaryDirectory(prefix="ccm-plan-") as directory:
             async with DryRun(settings, kube, ClusterCopy(listed), Path(directory)) as dry_run:
                 is_complete = await dry_run.until_idle(timeout)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ccm.errors import TEST_FAILED
 from ccm.sandbox.kubernetes.kinds import ResourceKind
 from ccm.sandbox.kubernetes.objects import Object
 
@@ -100,7 +101,7 @@ def _wrong_field(kind: ResourceKind, obj: Object, cause: Object) -> StatusError:
 
 def rejected_patch() -> StatusError:
     """Return the 422 of a patch that cannot be applied; the real server says no more either."""
-    return StatusError(422, "the server rejected our request due to an error in our request")
+    return StatusError(422, TEST_FAILED)
 
 
 def unsupported_media_type(sent: str, accepted: Sequence[str]) -> StatusError:

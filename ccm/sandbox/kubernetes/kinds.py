@@ -1,13 +1,12 @@
 """The table of resources that the sandbox serves; behaviour lives in `strategies`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from ccm.model.patches import MERGE_KEYS
 
 VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 STATUS_VERBS = ("get", "patch", "update")
-
-# The merge key of a list of plain values, which a strategic merge patch treats as a set.
-BY_VALUE = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +22,10 @@ class ResourceKind:
     has_status: bool = False
     # Whether a client's status survives a create: kubelets register nodes with theirs.
     keep_status_on_create: bool = False
-    # Lists that a strategic merge patch merges: dotted path to patchMergeKey.
-    merge_keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def merge_keys(self) -> Mapping[str, str]:
+        return MERGE_KEYS.get(self.name, {})
 
     @property
     def api_version(self) -> str:
@@ -47,17 +48,8 @@ NODE = ResourceKind(
     "", "v1", "nodes", "Node", False, ("no",),
     has_status=True,
     keep_status_on_create=True,
-    merge_keys={
-        "spec.podCIDRs": BY_VALUE,
-        "status.addresses": "type",
-        "status.conditions": "type",
-    },
 )  # fmt: skip
-SERVICE = ResourceKind(
-    "", "v1", "services", "Service", True, ("svc",),
-    has_status=True,
-    merge_keys={"spec.ports": "port", "status.conditions": "type"},
-)  # fmt: skip
+SERVICE = ResourceKind("", "v1", "services", "Service", True, ("svc",), has_status=True)
 PERSISTENT_VOLUME = ResourceKind(
     "", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",), has_status=True
 )
