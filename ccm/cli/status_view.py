@@ -88,8 +88,8 @@ def _failures(status: Mapping[str, Any]) -> Iterator[str]:
         if worker["state"] != "skipped":
             yield from (f"{worker['name']}: {fault}" for fault in worker["faults"])
     for kind, watch in status["informer"]["kinds"].items():
-        if watch["trouble"]:
-            yield f"watch of {kind}: {watch['trouble']}"
+        if watch["last_error"]:
+            yield f"watch of {kind}: {watch['last_error']}"
 
 
 def _pending(status: Mapping[str, Any]) -> Iterator[Rows]:

@@ -77,7 +77,7 @@ def why_blocked(deletions: Mapping[str, Any]) -> Iterator[str]:
     if frozen := mapping(deletions.get("frozen")):
         by, since, why = (frozen.get(key) for key in ("by", "at", "why"))
         yield f"Deletions are frozen by {by} since {since}: {why}"
-    if error := deletions.get("trouble"):
+    if error := deletions.get("last_error"):
         yield f"Deletions are stopped: {error}"
     if held := deletions.get("held"):
         held_for = format_duration(round(number(deletions.get("held_seconds"))))

@@ -188,7 +188,7 @@ class DeletionGovernor:
         freeze = self._shared_freeze() or self._freeze
         return {
             "frozen": {"why": freeze.why, "by": freeze.by, "at": freeze.at} if freeze else None,
-            "trouble": self._error,
+            "last_error": self._error,
             "held": _why_held(self._hold) if self._hold else "",
             "held_seconds": round(now - self._hold.since, 1) if self._hold else 0.0,
             "counts": {

@@ -63,7 +63,7 @@ class HealthChecks:
         """A watch that fails and retries is not stalled."""
         waits = WatchTimings(self._settings.watch_idle_limit)
         limit = waits.idle_limit + waits.response_timeout + waits.max_retry_after
-        return self._older("standstill_seconds", limit + WATCH_STALL_MARGIN)
+        return self._older("seconds_since_event", limit + WATCH_STALL_MARGIN)
 
     def _silent_watches(self) -> str | None:
         return self._older("silent_seconds", self._settings.watch_idle_limit + WATCH_SILENCE_MARGIN)
@@ -71,7 +71,7 @@ class HealthChecks:
     def _older(self, age: str, limit: float) -> str | None:
         kinds = self._informer.status(time.monotonic())["kinds"]
         old = [
-            f"{kind} for {status[age]:.0f} s {status['trouble']}".rstrip()
+            f"{kind} for {status[age]:.0f} s {status['last_error']}".rstrip()
             for kind, status in kinds.items()
             if status[age] > limit
         ]

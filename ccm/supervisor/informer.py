@@ -264,8 +264,8 @@ class Reflector:
         return {
             "objects": max(len(store.values) for store in self._stores.values()),
             "silent_seconds": round(now - self._alive_at, 3),
-            "standstill_seconds": round(now - self._moved_at, 3),
-            "trouble": self._failure,
+            "seconds_since_event": round(now - self._moved_at, 3),
+            "last_error": self._failure,
             "lists": self._lists,
         }
 

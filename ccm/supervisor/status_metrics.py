@@ -92,7 +92,7 @@ def _watches(informer: Json) -> Iterator[Sample]:
     for kind, watch in informer["kinds"].items():
         yield metrics.INFORMER_OBJECTS, (kind,), watch["objects"]
         yield metrics.WATCH_SILENT_SECONDS, (kind,), watch["silent_seconds"]
-        yield metrics.WATCH_BROKEN, (kind,), float(bool(watch["trouble"]))
+        yield metrics.WATCH_BROKEN, (kind,), float(bool(watch["last_error"]))
         yield metrics.INFORMER_LISTS, (kind,), watch["lists"]
     yield metrics.OBJECTS_UNDECODABLE, (), informer["undecodable"]
     queues: Counter[tuple[Metric, str]] = Counter()
@@ -121,5 +121,5 @@ def _deletions(deletions: Json) -> Iterator[Sample]:
     yield metrics.DELETIONS_HELD, (), counts["held"]
     yield metrics.DELETIONS_ON_HOLD, (), float(bool(deletions["held"]))
     yield metrics.DELETIONS_FROZEN, (), float(deletions["frozen"] is not None)
-    yield metrics.DELETION_STATE_BROKEN, (), float(bool(deletions["trouble"]))
+    yield metrics.DELETION_STATE_BROKEN, (), float(bool(deletions["last_error"]))
     yield metrics.DELETIONS_LEFT, (), deletions["budget"]["left"]

@@ -137,7 +137,7 @@ class ServiceAccountTokens:
         return {
             str(account.account): {
                 "seconds_left": round(max(account.expires_at - now, 0.0), 1),
-                "trouble": account.error,
+                "last_error": account.error,
             }
             for account in self._accounts.values()
         }

@@ -130,7 +130,7 @@ class ClusterNodes:
         ]
         status = await asyncio.to_thread(self.supervisor.status)
         reflector = status["informer"]["kinds"]["Node"]
-        if reflector["objects"] != len(nodes) or reflector["trouble"]:
+        if reflector["objects"] != len(nodes) or reflector["last_error"]:
             faults.append(f"there are {len(nodes)} nodes, not {reflector}")
         known = [w.get("objects", 0) for w in status["workers"] if w["name"].startswith("node-")]
         return [*faults, f"{known} are known"] if sum(known) != len(nodes) else faults
@@ -243,7 +243,7 @@ async def test_an_api_server_that_dies_and_comes_back_loses_nothing(
         await asyncio.to_thread(env.cluster.kill_apiserver)
         await until(
             "status tells it",
-            lambda: nodes.supervisor.status()["informer"]["kinds"]["Node"]["trouble"],
+            lambda: nodes.supervisor.status()["informer"]["kinds"]["Node"]["last_error"],
         )
         proxy.inject(REFUSED)
         await asyncio.to_thread(env.cluster.start_apiserver)

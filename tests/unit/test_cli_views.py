@@ -39,7 +39,7 @@ def test_why_a_worker_is_skipped() -> None:
 
 def test_the_failure_of_a_watch() -> None:
     assert "watch of Node: 403 Forbidden" in shown(
-        informer={"kinds": {"Node": {"trouble": "403 Forbidden"}, "Service": {"trouble": ""}}}
+        informer={"kinds": {"Node": {"last_error": "403 Forbidden"}, "Service": {"last_error": ""}}}
     )
 
 

@@ -283,10 +283,10 @@ async def test_status_tells_how_long_the_api_server_has_been_silent(
         before = len(api.requests)
         await until(lambda: len(api.requests) > before + 10)
         assert here.nodes["silent_seconds"] > 0.05
-        assert here.nodes["trouble"] == "the API server answered 500 InternalError: no"
+        assert here.nodes["last_error"] == "the API server answered 500 InternalError: no"
         assert here.nodes["objects"] == 1
         up_again, nodes.is_up = time.monotonic(), True
-        await until(lambda: not here.nodes["trouble"])
+        await until(lambda: not here.nodes["last_error"])
         assert here.nodes["silent_seconds"] <= time.monotonic() - up_again
     ours = [record for record in caplog.records if record.name == "ccm.supervisor.informer"]
     assert [(record.message, getattr(record, "why", None)) for record in ours] == [

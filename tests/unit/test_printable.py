@@ -34,7 +34,7 @@ BOLD = re.compile(r"\x1b\[[01]m")
 DELETIONS: dict[str, Any] = {
     "standby": HOSTILE,
     "frozen": {"why": HOSTILE, "by": HOSTILE, "at": HOSTILE},
-    "trouble": HOSTILE,
+    "last_error": HOSTILE,
     "held": HOSTILE,
     "held_seconds": 1.0,
     "counts": {"proposed": 1, "permitted": 0},

@@ -61,14 +61,14 @@ def find_problems(status: StatusPart) -> Iterator[StatusProblem]:
     yield from _of_deletions(mapping(status.get("deletions")))
     yield from _of_budget(mapping(status.get("budget")))
     for kind, watch in mapping(mapping(status.get("informer")).get("kinds")).items():
-        if error := mapping(watch).get("trouble"):
+        if error := mapping(watch).get("last_error"):
             sentence = f"The watch of {kind} is broken: {error}"
             page = "operations.md#ccmwatchbroken"
             yield StatusProblem(Severity.CRITICAL, "watches", sentence, page)
     for controller, keys in mapping(status.get("quarantined")).items():
         yield _quarantine(controller.replace("_", "-"), [*map(str, mapping(keys))])
     for account, identity in mapping(status.get("identities")).items():
-        if error := mapping(identity).get("trouble"):
+        if error := mapping(identity).get("last_error"):
             sentence = f"No new token for {account}: {error}"
             yield StatusProblem(Severity.CRITICAL, "identities", sentence, "permissions.md")
 

@@ -72,12 +72,12 @@ WATCH_COLUMNS = (
     TableColumn("Objects", "objects", html.count),
     TableColumn("Last event", "silent_seconds", html.ago),
     TableColumn("Lists", "lists", html.count),
-    TableColumn("Error", "trouble"),
+    TableColumn("Error", "last_error"),
 )
 IDENTITY_COLUMNS = (
     TableColumn("Service account", "name"),
     TableColumn("Token expires", "seconds_left", html.until),
-    TableColumn("Error", "trouble"),
+    TableColumn("Error", "last_error"),
 )
 
 MEANINGS = {

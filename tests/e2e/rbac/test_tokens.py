@@ -145,7 +145,7 @@ async def test_an_api_server_in_trouble_is_asked_again() -> None:
         async with kept(kube, "node") as (own, given):
             assert own.token("node") is None
             await until(lambda: given.tokens == [("node", f"{NODE}/1/1")])
-            assert own.status(time.monotonic())[STATUS]["trouble"] == ""
+            assert own.status(time.monotonic())[STATUS]["last_error"] == ""
 
 
 async def test_a_token_is_renewed_before_it_expires_and_handed_over() -> None:
@@ -164,7 +164,7 @@ async def test_a_token_that_cannot_be_renewed_stays_and_the_error_is_visible() -
         async with kept(kube, "node") as (own, _):
             known.troubles = [403] * 100
             first = own.token("node")
-            await until(lambda: own.status(time.monotonic())[STATUS]["trouble"])
+            await until(lambda: own.status(time.monotonic())[STATUS]["last_error"])
             assert own.token("node") == first
             known.troubles = []
             await until(lambda: own.token("node") != first)
@@ -177,14 +177,14 @@ async def test_a_token_that_cannot_be_handed_over_is_tried_again(
         known.lifetime = 1
         async with kept(kube, "node") as (own, given):
             given.is_full = True
-            await until(lambda: "No space" in own.status(time.monotonic())[STATUS]["trouble"])
+            await until(lambda: "No space" in own.status(time.monotonic())[STATUS]["last_error"])
             await until(lambda: known.issued >= 3)
             assert own.token("node") == f"{NODE}/1/1"
             assert caplog.messages.count("no new token") == 1
             given.is_full = False
             await until(lambda: len(given.tokens) == 2)
             assert given.tokens[-1] == ("node", own.token("node"))
-            assert own.status(time.monotonic())[STATUS]["trouble"] == ""
+            assert own.status(time.monotonic())[STATUS]["last_error"] == ""
 
 
 async def test_a_refused_token_is_replaced_but_not_in_a_storm() -> None:

@@ -55,7 +55,7 @@ def test_nothing_is_permitted_that_cannot_be_written_down(tmp_path: Path) -> Non
     cluster.path.unlink()
     cluster.path.mkdir()  # now the file cannot be replaced
     assert cluster.advance().report(["n0"]) == []
-    assert "cannot be written" in cluster.status()["trouble"]
+    assert "cannot be written" in cluster.status()["last_error"]
     assert cluster.status()["budget"]["left"] == 10
     assert cluster.why("n0") == "frozen"
     assert cluster.ask("freeze").keys() == {"error"}

@@ -42,8 +42,8 @@ class Supervisor:
     def status(self, now: float) -> Any:
         kind = {
             "silent_seconds": self.silent,
-            "standstill_seconds": self.standstill,
-            "trouble": self.trouble,
+            "seconds_since_event": self.standstill,
+            "last_error": self.trouble,
         }
         return {"kinds": {"Node": kind, "Service": {**kind, "silent_seconds": 0.0}}}
 
@@ -169,7 +169,7 @@ async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
 
     def quiet(kind: str) -> float:
         facts = feed.status(time.monotonic())["kinds"][kind]
-        return float(facts["standstill_seconds"])
+        return float(facts["seconds_since_event"])
 
     await asyncio.sleep(60.0)
     assert quiet("Node") > 59.0

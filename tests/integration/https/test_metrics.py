@@ -222,13 +222,13 @@ def test_a_controller_runs_where_a_worker_of_it_runs(
 
 
 QUEUES = {key: {"depth": 3, "in_flight": 8} for key in ("node-0.1", "node-0.2", "route.1")}
-WATCH = {"objects": 5, "silent_seconds": 1.5, "trouble": "", "lists": 2}
+WATCH = {"objects": 5, "silent_seconds": 1.5, "last_error": "", "lists": 2}
 
 
 def test_watches_their_errors_and_both_delivery_queues_of_a_hand_over(
     supervisor: Supervisor,
 ) -> None:
-    kinds = {"Node": WATCH, "Service": {**WATCH, "trouble": "410"}}
+    kinds = {"Node": WATCH, "Service": {**WATCH, "last_error": "410"}}
     supervisor.status["informer"] |= {"kinds": kinds, "delivery_queues": QUEUES}
     assert supervisor.lines() >= {
         'ccm_informer_trouble{kind="Node"} 0.0',
@@ -259,7 +259,7 @@ async def test_the_budget_and_who_waits_for_it(supervisor: Supervisor) -> None:
 
 def test_deletions_that_are_blocked(supervisor: Supervisor) -> None:
     facts = supervisor.status["deletions"]
-    facts["frozen"], facts["held"], facts["trouble"] = {"why": "x"}, "too many", "disk full"
+    facts["frozen"], facts["held"], facts["last_error"] = {"why": "x"}, "too many", "disk full"
     facts["counts"] = {"proposed": 5, "held": 4, "permitted": 1, "not_understood": 2}
     values = {"frozen": 1, "on_hold": 1, "state_trouble": 1, "held": 4, "left": 10}
     totals = {"proposed_total": 5, "permitted_total": 1, "not_understood_total": 2}

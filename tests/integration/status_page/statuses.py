@@ -27,7 +27,7 @@ HEALTHY: Json = {
     "quarantined": {},
     "deletions": {
         "frozen": None,
-        "trouble": "",
+        "last_error": "",
         "held": "",
         "held_seconds": 0.0,
         "counts": {"proposed": 3, "held": 0, "permitted": 2, "not_understood": 0},
@@ -38,7 +38,7 @@ HEALTHY: Json = {
     },
     "informer": {
         "kinds": {
-            "Node": {"objects": 5000, "silent_seconds": 1.26, "trouble": "", "lists": 1},
+            "Node": {"objects": 5000, "silent_seconds": 1.26, "last_error": "", "lists": 1},
         },
         "undecodable": 0,
     },
@@ -132,7 +132,7 @@ def troubled() -> Json:
         deletions=HEALTHY["deletions"]
         | {
             "frozen": {"why": "audit", "by": "alice", "at": "2026-05-04T03:00:00+00:00"},
-            "trouble": "the state file cannot be written",
+            "last_error": "the state file cannot be written",
             "held": "5 of 9 nodes vanished",
             "held_seconds": 130.0,
             "candidates": candidates,
@@ -141,10 +141,10 @@ def troubled() -> Json:
         budget={"read": HEALTHY["budget"]["read"] | circuit | {"throttled": 3, "queue": asks}},
         quarantined={"volume_label": {"pv-2": 640.0}},
         informer={
-            "kinds": {"Node": HEALTHY["informer"]["kinds"]["Node"] | {"trouble": "refused"}},
+            "kinds": {"Node": HEALTHY["informer"]["kinds"]["Node"] | {"last_error": "refused"}},
             "undecodable": 2,
         },
-        identities={"node-controller": {"seconds_left": 3000.0, "trouble": "denied"}},
+        identities={"node-controller": {"seconds_left": 3000.0, "last_error": "denied"}},
     )
 
 
