@@ -32,7 +32,7 @@ def credentials_of(*texts: SecretText) -> "Credentials[tuple[str, ...]]":
     """Those that are these texts together."""
 
     async def read() -> tuple[str, ...]:
-        return tuple(text.read() for text in texts)
+        return tuple(text.read() if text.file else text.value for text in texts)
 
     names, places = [text.name for text in texts], [text.place for text in texts]
     return Credentials(read, " and ".join(names), " and ".join(places))

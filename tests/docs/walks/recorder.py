@@ -48,9 +48,9 @@ SERVICE = (
 )
 
 WALKS = (
-    Walk(NODE, "Node", RECEIVED, ADDED, ANSWERED, ("PATCH", "/nodes/{name}"), budget=28),
-    Walk(CALL, "Node", GATE, (), GATE, (), budget=14),
-    Walk(SERVICE, "Service", RECEIVED, ADDED, ANSWERED, STATUS, budget=30),
+    Walk(NODE, "Node", RECEIVED, ADDED, ANSWERED, ("PATCH", "/nodes/{name}"), budget=30),
+    Walk(CALL, "Node", GATE, (), GATE, (), budget=12),
+    Walk(SERVICE, "Service", RECEIVED, ADDED, ANSWERED, STATUS, budget=34),
 )
 
 BACKGROUND = {
