@@ -18,14 +18,9 @@ Written = Callable[[], Counter[tuple[str, str]]]
 
 
 @pytest.fixture
-def written(cluster: RealCluster) -> Written:
+def written(cluster: RealCluster, api: Kube) -> Written:
     """Writes to Nodes that workers made in this test and the API server took, per node and part."""
-    before = _writes(cluster)
-    return lambda: _writes(cluster) - before
-
-
-def _writes(cluster: RealCluster) -> Counter[tuple[str, str]]:
-    return Counter(
+    return lambda: Counter(
         (entry.name, entry.subresource)
         for entry in cluster.audit()
         if entry.is_write
@@ -51,6 +46,7 @@ def cloud(tmp_path: Path) -> Iterator[Cloud]:
 @pytest.fixture
 async def api(cluster: RealCluster) -> AsyncIterator[Kube]:
     """The test's own client; what it finds at the end, it takes away for the next test."""
+    cluster.forget_audit()
     async with emptied(await connect(cluster.kubeconfig("admin"))) as api:
         yield api
 

@@ -4,11 +4,12 @@ An entry is written before the client sees the end of the response, so a test th
 answer finds the request in the log. A watch is logged when it ends.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 POLICY: Mapping[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
@@ -41,14 +42,20 @@ class AuditEntry:
         return self.verb in WRITES and not self.resource.endswith("reviews")
 
 
-def read_audit_log(path: Path) -> Iterator[AuditEntry]:
-    """Yield the finished requests in the order in which they finished; none when no log is."""
+def read_audit_log(path: Path, since: int = 0) -> Iterator[AuditEntry]:
+    """Yield the requests that finished since the log had that size, in the order of their ends.
+
+    None when no log is.
+    """
     if not path.exists():
         return
     with path.open("rb") as log:
+        if since:
+            log.seek(since - 1)
+            log.readline()  # the rest of a line that was being written
         for line in log:
             if line.endswith(b"\n"):  # otherwise it is still being written
-                yield _entry(json.loads(line))
+                yield _entry(orjson.loads(line))
 
 
 def _entry(raw: Mapping[str, Any]) -> AuditEntry:
