@@ -327,6 +327,7 @@ class Runner:
             "rss_bytes": resident_bytes(),
             "kube_writes": self._context.performer.kube.writes,
             "events_waiting": self._context.recorder.waiting,
+            "cloud_outage": gate.outage(),
             "cloud_calls": {f"{op} {result}": n for (op, result), n in gate.calls.items()},
             **self._controller.status(),
         }

@@ -35,6 +35,7 @@ P = ParamSpec("P")
 THROTTLED_RETRY = 1.0  # seconds until a throttled reconcile is tried again
 SEND_RETRY = 0.05  # seconds until a request that the supervisor did not take is sent again
 MOST_REMAINING = 1 << 31  # calls; whatever a cloud says, a message has to hold it
+OUTAGE_AFTER, OUTAGE_FAILURES = 60.0, 3  # seconds and reads without a success that are reported
 METHOD_TIMEOUT = 300.0  # seconds that a provider's method may take, with all its calls and grants
 
 # Set by `with_priority` around a provider's method, threads included, and read in here alone.
@@ -224,6 +225,14 @@ class WorkerGate:
         self._lock, self.under_way = threading.Lock(), 0
         self.calls: Counter[tuple[str, str]] = Counter()  # operation, result
         self.counters = Counters()
+        self._outage: tuple[float, int, str] | None = None  # since when, reads that failed, why
+
+    def outage(self) -> dict[str, object]:
+        """For how many seconds no read has succeeded, and why; empty before `OUTAGE_AFTER`."""
+        since, failures, why = self._outage or (math.inf, 0, "")
+        seconds = time.monotonic() - since
+        is_long = seconds >= OUTAGE_AFTER and failures >= OUTAGE_FAILURES
+        return {"seconds": round(seconds), "why": why} if is_long else {}
 
     async def call(
         self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
@@ -288,6 +297,8 @@ class WorkerGate:
             yield
         except BaseException as error:
             result = _result(error)
+            if not is_write:
+                self._note_failure(error)
             if isinstance(error, Throttled):
                 report = self._grants.throttled
                 self._loop.call_soon_threadsafe(report, budget, error.seconds, granted)
@@ -295,10 +306,21 @@ class WorkerGate:
         else:
             if is_write:
                 _writes.get([]).append(operation)
+            else:
+                self._outage = None
         finally:
             self.calls[(operation, result)] += 1
             seconds = time.monotonic() - began
             self.counters.observe(metrics.CLOUD_CALL_SECONDS, operation, result, seconds=seconds)
+
+    def _note_failure(self, error: BaseException) -> None:
+        """A refusal is an answer, and what we gave up ourselves says nothing of the cloud."""
+        match error:
+            case Refused():
+                self._outage = None
+            case CloudError() if not isinstance(error, RetryAfter):
+                since, failures, _ = self._outage or (time.monotonic(), 0, "")
+                self._outage = since, failures + 1, str(error)
 
 
 def _result(error: BaseException) -> str:

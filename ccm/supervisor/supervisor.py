@@ -39,6 +39,7 @@ from ccm.supervisor.leader_election import WorkerProbes
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.listening import listen
 from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister, UninitializedNodes
+from ccm.supervisor.outages import CloudOutages
 from ccm.supervisor.permits import Permits
 from ccm.supervisor.progress import Progress
 from ccm.supervisor.shards import Shards
@@ -209,6 +210,7 @@ class Supervisor:
                 "systemd",
                 update_status(self._notifier, self._progress.is_settled, self._progress.sentence),
             ),
+            ("cloud outages", CloudOutages(self._children, self._warn).run()),
             ("runtime directory", self._check_directory()),
             ("watchdog", feed_watchdog(self._notifier, self._what_is_stuck)),
         ]

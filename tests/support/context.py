@@ -115,7 +115,7 @@ async def running(
     gate: object = None,
 ) -> AsyncIterator[tuple[Runner, "asyncio.Task[None]"]]:
     """The controller under its runner until the end of the block; no `gate` counts no calls."""
-    gate = gate or SimpleNamespace(calls={})
+    gate = gate or SimpleNamespace(calls={}, outage=dict)
     connection = Connection(cast(Any, port), SupervisorGrants(port.send), cast(Any, gate))
     runner = Runner(connection, context, controller)
     work = asyncio.create_task(runner.run(hello(module)))

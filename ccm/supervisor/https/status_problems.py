@@ -56,6 +56,7 @@ def find_problems(status: StatusPart) -> Iterator[StatusProblem]:
     for check, why in mapping(status.get("failing_checks")).items():
         anchor = SECTION_OF_CHECK.get(check, "workers")
         yield StatusProblem(Severity.CRITICAL, anchor, f"{check}: {why}", "endpoints.md#health")
+    yield from _of_cloud(objects(status.get("workers")))
     yield from _of_workers(objects(status.get("workers")))
     yield from _of_nodes(mapping(status.get("uninitialized_nodes")))
     yield from _of_deletions(mapping(status.get("deletions")))
@@ -71,6 +72,17 @@ def find_problems(status: StatusPart) -> Iterator[StatusProblem]:
         if error := mapping(identity).get("last_error"):
             sentence = f"No new token for {account}: {error}"
             yield StatusProblem(Severity.CRITICAL, "identities", sentence, "permissions.md")
+
+
+def _of_cloud(workers: list[Json]) -> Iterator[StatusProblem]:
+    """One problem for all workers that get no answer: the cause of what else is wrong."""
+    outages = [mapping(worker.get("cloud_outage")) for worker in workers]
+    if found := [outage for outage in outages if outage.get("why")]:
+        longest = max(found, key=lambda outage: number(outage.get("seconds")))
+        lasting = duration(number(longest.get("seconds")))
+        sentence = f"Every read of the cloud has failed for {lasting}: {longest.get('why')}"
+        page = "operations.md#the-cloud-fails"
+        yield StatusProblem(Severity.CRITICAL, "workers", sentence, page)
 
 
 def _of_workers(workers: list[Json]) -> Iterator[StatusProblem]:
