@@ -16,11 +16,12 @@ from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.sockets import Port
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
+from ccm.cloud.proof import prove_credentials
 from ccm.cloud.registry import load_provider, read_config
 from ccm.cloud.secrets import secret_reader
 from ccm.controllers import load_controller
 from ccm.decide.lease import write_grace
-from ccm.errors import ConfigurationFault, ConfigurationFaults, ExitCode
+from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults, ExitCode
 from ccm.kube.client import Fence, Kube, RateLimit, RestConfig, WorkerToken
 from ccm.kube.events import EventRecorder
 from ccm.log import set_up
@@ -111,6 +112,8 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     grace = _grace(settings)
     kube = _kube(spec, module.COMPONENT, Fence(port.permission.check, grace), token)
     start = provider_context(settings, gate, spec.name, spec.cluster_uid)
+    if spec.proves and (why := await prove_credentials(settings.cloud_provider, start)):
+        return await _end(port, [CloudError(why)], ExitCode.CONFIGURATION)
     read_secret = secret_reader(kube.lane())
     await provider.initialize(replace(start, on_change=on_change, read_secret=read_secret))
     require_cluster_id(provider, settings)

@@ -50,6 +50,8 @@ class WorkerSpec:
     server: Server
     cluster_uid: str = ""
     suspicions: Suspicions = field(default_factory=dict)
+    proves: bool = False
+    """Whether it shows the cloud's credentials by a read of its own before all else."""
 
 
 # Worker to supervisor.

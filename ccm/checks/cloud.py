@@ -18,6 +18,7 @@ from ccm.checks.finding import Finding, NotChecked, failed, from_fault, ok, warn
 from ccm.cloud.dry_run import ReadingGate
 from ccm.cloud.gate import WorkerGate, invoke
 from ccm.cloud.interface import CloudProvider, ReportsMissingPermissions, SecretReader, Volumes
+from ccm.cloud.proof import NO_SUCH_NAME, NO_SUCH_NODE
 from ccm.cloud.registry import load_provider
 from ccm.cloud.secrets import secret_reader
 from ccm.controllers import LIFECYCLE, NODE, SERVICE, VOLUME
@@ -44,9 +45,6 @@ log = logging.getLogger(__name__)
 
 CALL_TIMEOUT = 8.0  # unless --cloud-call-timeout is shorter
 
-NO_SUCH_NAME = "ccm-supervisor-check"
-"""What no cloud has: asking for it shows whether one may ask."""
-NO_SUCH_NODE = Node({"metadata": {"name": NO_SUCH_NAME, "uid": NO_SUCH_NAME}})
 NO_SUCH_SERVICE = Service(
     {
         "metadata": {"name": NO_SUCH_NAME, "namespace": "default", "uid": NO_SUCH_NAME},

@@ -16,6 +16,7 @@ from ccm.errors import ExitCode
 from ccm.settings import default_runtime_dir
 from ccm.supervisor.deletion_state import why_blocked
 
+RELOAD_TIMEOUT = 60.0  # seconds; the proof of credentials ends earlier
 SCALE_TIMEOUT = 75.0  # seconds; the supervisor itself gives up earlier
 
 runtime_dir_option = click.option(
@@ -75,10 +76,10 @@ def scale(count: int, runtime_dir: str) -> None:
 def reload(runtime_dir: str) -> None:
     """Read the cloud configuration and credentials again.
 
-    If they do not work, the old ones stay. The verbosity is read again, too, where it is in the
-    file of --config.
+    One read of the cloud proves them; if they do not work, the old ones stay, and the command says
+    why. The verbosity is read again, too, where it is in the file of --config.
     """
-    say(answer_of(runtime_dir, "reload")["ok"])
+    say(answer_of(runtime_dir, "reload", RELOAD_TIMEOUT)["ok"])
 
 
 @click.command(epilog=example("ccm-supervisor log-level 4"))

@@ -1,5 +1,6 @@
 """A worker and the processes that run it, as its supervisor sees them."""
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,12 @@ class WorkerProcess:
     started_at: float = field(default_factory=time.monotonic)
     status: Json = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
+    proof: "asyncio.Future[str] | None" = None
+    """Has why the process cannot read the cloud, once that is known; empty when it can."""
+
+    def end_proof(self, why: str) -> None:
+        if self.proof and not self.proof.done():
+            self.proof.set_result(why)
 
 
 @dataclass

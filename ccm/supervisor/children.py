@@ -115,6 +115,7 @@ class Children:
     def on_hello(self, child: Child, process: WorkerProcess) -> None:
         """A process took its configuration and is subscribed."""
         process.said_hello = self._was_up = True
+        process.end_proof("")
         if process is child.current:
             child.last_faults = []
             self.transition(child, WorkerEvent.SAID_HELLO)
@@ -127,15 +128,39 @@ class Children:
         elif child.current:
             self._drain(child, child.current, self._settings.shutdown_timeout)
 
-    def restart(self, child: Child) -> str:
+    async def replace_all(self) -> str:
+        """Hand the work of all workers over to new processes; returns why not, empty when they do.
+
+        The first of them proves the cloud's credentials before it takes over; if they do not work,
+        all workers go on as they are. While no worker can hand over, there is nothing to lose.
+        """
+        first = next((one for one in self if self._can_hand_over(one)), None)
+        if first:
+            self.restart(first, proves=True)
+            if first.successor:
+                proof: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+                first.successor.proof = proof
+                if why := await proof:
+                    return why
+        for child in self:
+            if child is not first:
+                self.restart(child)
+        return ""
+
+    @staticmethod
+    def _can_hand_over(child: Child) -> bool:
+        is_working = child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING)
+        return bool(child.current and is_working and not child.successor and not child.is_leaving)
+
+    def restart(self, child: Child, *, proves: bool = False) -> str:
         """Hand the work over to a new process; returns a sentence that says what happens."""
         if child.is_leaving:
             return f"{child.name} is scaled away, and finishes what it has in flight"
         if child.successor:
             return f"{child.name} is being replaced already"
-        if child.current and child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING):
+        if self._can_hand_over(child):
             try:
-                child.successor = self._spawn(child)
+                child.successor = self._spawn(child, proves)
             except (OSError, MemoryError) as error:
                 log.error("successor not spawned", extra={"worker": child.name, "why": str(error)})
                 return f"{child.name} goes on as it is: no successor could be spawned ({error})"
@@ -213,8 +238,7 @@ class Children:
 
     def _check_controllers(self, child: Child) -> None:
         process = child.current
-        is_working = child.life.state in (WorkerState.STANDBY, WorkerState.RUNNING)
-        if not process or not is_working or child.is_joining or child.successor:
+        if not process or child.is_joining or not self._can_hand_over(child):
             return
         if process.controllers != self._hooks.settings_for(child.controller).controllers:
             log.info("worker restarts with more controllers", extra={"worker": child.name})
@@ -235,7 +259,7 @@ class Children:
         self.transition(child, event)
         call_later(restart_delay(child.life, random.random()), self._start, child)
 
-    def _spawn(self, child: Child) -> WorkerProcess:
+    def _spawn(self, child: Child, proves: bool = False) -> WorkerProcess:
         child.starts += 1
         settings = self._hooks.settings_for(child.controller)
         start = f"{child.name}.{child.starts}"
@@ -252,6 +276,7 @@ class Children:
             server=self._server,
             cluster_uid=self._cluster_uid,
             suspicions=self.quarantine.suspicions(child.controller),
+            proves=proves,
         )
         process = WorkerProcess(
             ident, self._start_process(spec), journal_path, settings.controllers
@@ -289,6 +314,7 @@ class Children:
                 )
         with suppress(OSError):  # what stands above must not happen twice
             process.journal_path.unlink()
+        process.end_proof("; ".join(process.faults) or "the new process died")
         if process is child.successor:
             self._lose_successor(child, process)
         else:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import count
 
@@ -119,7 +119,7 @@ class ControlCommands:
     verbosity: Verbosity
     status: Callable[[], Json]
     stop: Callable[[], None]
-    reload: Callable[[], str]
+    reload: Callable[[], Awaitable[Json]]
 
     async def answer(self, request: Json) -> Json:
         """The answer to `request`, whose `command` names one of the cases below."""
@@ -130,7 +130,7 @@ class ControlCommands:
                 self.stop()
                 return {"ok": "stopping"}
             case "reload":
-                return {"ok": self.reload()}
+                return await self.reload()
             case "restart":
                 return self._restart(str(request.get("worker")))
             case "scale":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ccm import __version__
-from ccm.background import call_until_done
+from ccm.background import call_until_done, start_task
 from ccm.bus.control import ControlServer
 from ccm.bus.frames import Drain, Message, UseToken
 from ccm.bus.paths import RuntimePaths
@@ -158,6 +158,7 @@ class Supervisor:
         self._progress = Progress(settings, self._leader, self._children)
         self._began = time.monotonic()
         self._stop = asyncio.Event()
+        self._reloads = set[asyncio.Task[Any]]()
         self._migration, self._api_counters = migration, kube.counters
         self._exit_code = ExitCode.OK
         self.faults: list[str] = []  # why the exit code is CONFIGURATION, for the operator
@@ -319,7 +320,11 @@ class Supervisor:
     # What people ask for.
 
     def _handle_signals(self) -> None:
-        actions = {signal.SIGTERM: self.stop, signal.SIGINT: self.stop, signal.SIGHUP: self._reload}
+        actions = {
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGHUP: self._on_hangup,
+        }
         for number, action in actions.items():
             asyncio.get_running_loop().add_signal_handler(number, call_until_done, action)
 
@@ -335,18 +340,25 @@ class Supervisor:
             self._exit_code = code
             self._stop.set()
 
-    def _reload(self) -> str:
+    async def _reload(self) -> Json:
         """Replace all workers: their successors read cloud configuration and credentials again.
 
-        A successor that refuses them ends, and the worker that it was to replace goes on. Of the
-        flags, only the verbosity in the file of `--config` is read again without a restart.
+        One of them proves that they work; if not, all workers go on as they are. Of the flags, only
+        the verbosity in the file of `--config` is read again without a restart.
         """
         self._notifier.reloading()
         log.info("reloading")
         flags = self.verbosity.reload()
-        for child in self._children:
-            self._children.restart(child)
-        return f"workers read the cloud configuration again; {flags}"
+        if why := await self._children.replace_all():
+            log.error("not reloaded: the workers go on as they are", extra={"why": why})
+            return {"error": f"the workers go on with what they have: {why}; {flags}"}
+        return {"ok": f"workers read the cloud configuration again; {flags}"}
+
+    def _on_hangup(self) -> None:
+        async def reload() -> None:
+            await self._reload()
+
+        self._reloads.add(start_task(reload(), self._reloads.discard))
 
     def status(self) -> Json:
         """What `ccm-supervisor status` shows."""

@@ -2,9 +2,12 @@
 
 import asyncio
 import signal
+from functools import partial
 
 import pytest
 
+from ccm.bus.control import ask
+from tests.support import deadlines
 from tests.support.cluster_nodes import kill
 from tests.support.environment import Environment
 from tests.support.replicas import Election, Replica
@@ -30,6 +33,32 @@ async def test_new_cloud_credentials_that_do_not_work_leave_the_old_ones_in_use(
         supervisor.process.send_signal(signal.SIGHUP)
         await until("the new one works", lambda: supervisor.is_replaced("node-0", old))
         assert supervisor.workers()["node-0"]["faults"] == []
+        assert supervisor.end() == 0
+
+
+async def test_a_reload_with_credentials_that_the_cloud_refuses_replaces_no_worker(
+    env: Environment,
+) -> None:
+    """KC6: the command says why and fails; with ones that it takes all workers are replaced."""
+    with env.supervisor() as supervisor:
+        supervisor.wait_running()
+        before, good = supervisor.pids(), env.cloud.config.read_text()
+        token = next(line for line in good.splitlines() if line.startswith("token"))
+        env.cloud.config.write_text(good.replace(token, "token = refused-by-the-cloud"))
+        request = {"command": "reload"}
+        answer = await asyncio.to_thread(ask, supervisor.control, request, deadlines.timeout(75))
+        assert "go on with what they have" in answer["error"]
+        assert "401" in answer["error"]
+        assert "correct [Global] token" in answer["error"]
+        assert "refused-by-the-cloud" not in answer["error"]
+        assert supervisor.pids() == before
+        await env.add_nodes(3)
+        await env.nodes.until_initialized(3)
+        env.cloud.config.write_text(good)
+        await command(supervisor, "reload")
+        for name, pid in before.items():
+            if pid is not None:
+                await until(f"{name} is replaced", partial(supervisor.is_replaced, name, pid))
         assert supervisor.end() == 0
 
 

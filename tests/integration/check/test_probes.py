@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from ccm.checks.cloud import NO_SUCH_NODE, read_cloud, sample_nodes, start_provider
+from ccm.checks.cloud import read_cloud, sample_nodes, start_provider
 from ccm.checks.context import CheckContext
 from ccm.checks.host import observe_runtime, unusable_directory
 from ccm.checks.leaders import observe_lease
 from ccm.cloud import registry
 from ccm.cloud.dry_run import WouldWrite
 from ccm.cloud.interface import ProviderContext
+from ccm.cloud.proof import NO_SUCH_NODE
 from ccm.model.objects import Node
 from ccm.settings import Settings
 from tests.unit.api_server import json_answer, serving

@@ -1,0 +1,98 @@
+"""One cheap read by which a new process proves the cloud's credentials before it takes over.
+
+It goes past the budget and needs no leadership: it is one read, and its process may do nothing yet.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from ccm.cloud.gate import WorkerGate, call
+from ccm.cloud.interface import ProviderContext
+from ccm.cloud.registry import load_provider
+from ccm.decide.budget import Priority
+from ccm.errors import CloudError, Denied, Unauthenticated
+from ccm.model.objects import Node
+
+T = TypeVar("T")
+
+PROOF_TIMEOUT = 20.0  # seconds, for all of it
+NO_SUCH_NAME = "ccm-supervisor-check"
+NO_SUCH_NODE = Node({"metadata": {"name": NO_SUCH_NAME, "uid": NO_SUCH_NAME}})
+"""What no cloud has: asking for it shows whether one may ask."""
+
+
+class _Grants:
+    """Grants every call at once."""
+
+    async def take(self, budget: str, priority: Priority) -> float:
+        return asyncio.get_running_loop().time()
+
+    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
+        """Nothing to slow down."""
+
+    def remaining(self, budget: str, calls: int, seconds: float) -> None:
+        """Few are enough."""
+
+
+class _ProvingGate(WorkerGate):
+    """Keeps what the cloud said: a provider may make an answer of it that only says `Unknown`."""
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(_Grants(), timeout, check=lambda: None)
+        self.answered, self.errors = 0, list[CloudError]()
+
+    async def call(
+        self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
+    ) -> T:
+        try:
+            result = await super().call(operation, budget, function, is_write=is_write)
+        except CloudError as error:
+            self.errors.append(error)
+            raise
+        self.answered += 1
+        return result
+
+    def call_blocking(
+        self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool
+    ) -> T:
+        try:
+            result = super().call_blocking(operation, budget, function, is_write=is_write)
+        except CloudError as error:
+            self.errors.append(error)
+            raise
+        self.answered += 1
+        return result
+
+
+async def prove_credentials(name: str, context: ProviderContext) -> str:
+    """Why the provider of this name cannot read the cloud; empty when it can.
+
+    Credentials that are in a Secret are not proved: who asks has no token of the API server yet.
+    """
+    gate, needs_secret = _ProvingGate(PROOF_TIMEOUT), False
+    provider = load_provider(name)
+
+    async def read_secret(namespace: str, name: str) -> Mapping[str, str]:
+        nonlocal needs_secret
+        needs_secret = True
+        raise CloudError(f"Secret {namespace}/{name} is not read yet")
+
+    try:
+        async with asyncio.timeout(PROOF_TIMEOUT):
+            await provider.initialize(replace(context, gate=gate, read_secret=read_secret))
+            if provider.instances:
+                await call(Priority.REFRESH, provider.instances.describe, [NO_SUCH_NODE])
+    except TimeoutError:
+        gate.errors.append(CloudError(f"no answer within {PROOF_TIMEOUT:g} s"))
+    except CloudError as error:
+        gate.errors.append(error)
+    finally:
+        await provider.close()
+    denied = [error for error in gate.errors if isinstance(error, Denied)]
+    if needs_secret or not (denied or (gate.errors and not gate.answered)):
+        return ""
+    first = (denied or gate.errors)[-1]  # which the provider raised, if it did
+    source = first.source if isinstance(first, Unauthenticated) else ""
+    return f"{first} ({source})" if source else str(first)
