@@ -38,6 +38,22 @@ class FaultKind(StrEnum):
     """No answer at all; the provider's own timeout, or the gate's, ends the call."""
     GARBAGE = "garbage"
     """A success whose body is not what was asked for."""
+    HUGE = "huge"
+    """An error (400) whose text has 5 MB and control characters."""
+    ENDLESS = "endless"
+    """A success whose body comes a byte at a time and never ends."""
+    ELSEWHERE = "elsewhere"
+    """A redirection (302), or a next page, on another host."""
+
+
+USUAL_FAULTS = (
+    FaultKind.DENIED,
+    FaultKind.THROTTLED,
+    FaultKind.ERROR,
+    FaultKind.SILENT,
+    FaultKind.GARBAGE,
+)
+"""How every cloud can fail."""
 
 
 class Owner(StrEnum):
@@ -120,6 +136,8 @@ class Adapter:
     """How many machines the kit may have at once; it wants two batches of the provider and one."""
     retry_after: float | None = 7.0
     """The seconds that a throttled answer names; None when this cloud's answers name none."""
+    fault_kinds: Collection[FaultKind] = USUAL_FAULTS
+    """What `inject_fault` takes."""
     call_timeout: float = 2.0
     """How long the gate lets one call take. A plain provider's SDK has to give up by itself: make
     the configuration that `reset` returns say so."""
@@ -146,7 +164,7 @@ class Adapter:
 
     def is_write(self, operation: str, budget: str) -> bool:
         """Whether a call that the provider names so to its gate may change the cloud."""
-        raise NotImplementedError
+        return budget == "write"
 
     def snapshot(self) -> MaybeAsync[object]:
         """Everything that a provider could change, such that equal (`==`) means unchanged."""
@@ -155,6 +173,10 @@ class Adapter:
     def count_calls(self) -> MaybeAsync[int]:
         """How many API calls the cloud itself has counted, apart from the adapter's own."""
         raise Untestable("the adapter does not count the cloud's calls")
+
+    def count_calls_elsewhere(self) -> MaybeAsync[int]:
+        """How many requests came to the other host of `FaultKind.ELSEWHERE`."""
+        raise Untestable("the adapter has no other host")
 
     def inject_fault(self, kind: FaultKind) -> MaybeAsync[None]:
         """Let every call of the provider fail like this from now on."""

@@ -34,7 +34,7 @@ def load_adapter(where: str) -> Adapter:
     module, _, name = where.partition(":")
     try:
         made = getattr(importlib.import_module(module), name)()
-    except (ImportError, AttributeError, ValueError) as fault:
+    except (ImportError, AttributeError, TypeError, ValueError) as fault:
         raise pytest.UsageError(f"--adapter {where}: {fault}") from fault
     if not isinstance(made, Adapter):
         raise pytest.UsageError(f"--adapter {where} makes no ccm.cloud.testkit.adapter.Adapter")

@@ -174,6 +174,8 @@ class Harness:
     @asynccontextmanager
     async def fault(self, kind: FaultKind) -> AsyncIterator[None]:
         """Every call of the provider fails inside."""
+        if kind not in self.adapter.fault_kinds:
+            raise Untestable(f"the adapter injects no fault {kind.value!r}")
         await invoke(self.adapter.inject_fault, kind)
         try:
             yield

@@ -197,7 +197,8 @@ class DeleteRoute(ListRoutes):
 
 
 WRITES = (Ensure, Change, UpdateNodes, Delete, CreateRoute, DeleteRoute)
-OPERATIONS = (Describe, DescribeVolumes, Get, Owned, ListRoutes, *WRITES)
+READS = (Describe, DescribeVolumes, Get, Owned, ListRoutes)
+OPERATIONS = (*READS, *WRITES)
 
 
 async def read_interrupted_everywhere(harness: Harness, operation: Operation) -> Any:

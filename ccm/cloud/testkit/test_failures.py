@@ -5,11 +5,12 @@ from itertools import count
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.adapter import FaultKind
+from ccm.cloud.testkit.adapter import USUAL_FAULTS, FaultKind
 from ccm.cloud.testkit.gate import Interruption, ProcessKilled
 from ccm.cloud.testkit.harness import Harness
 from ccm.cloud.testkit.operations import (
     OPERATIONS,
+    READS,
     WRITES,
     CreateRoute,
     DeleteRoute,
@@ -27,6 +28,7 @@ from ccm.errors import (
     Throttled,
 )
 from ccm.model.cloud import Unknown
+from ccm.redaction import TEXT_LIMIT
 
 pytestmark = pytest.mark.asyncio
 
@@ -45,7 +47,7 @@ def is_right_error(error: Exception, kind: FaultKind, retry_after: float | None)
             return isinstance(error, CloudError) and not isinstance(error, SPECIAL)
 
 
-@pytest.mark.parametrize("kind", FaultKind)
+@pytest.mark.parametrize("kind", USUAL_FAULTS)
 @pytest.mark.parametrize("operation", OPERATIONS, indirect=True)
 async def test_a_failure_is_told_as_what_it_is(
     harness: Harness, operation: Operation, kind: FaultKind
@@ -64,6 +66,34 @@ async def test_a_failure_is_told_as_what_it_is(
         error for error in raised if not is_right_error(error, kind, harness.adapter.retry_after)
     ]
     assert not wrong
+
+
+HOSTILE_FAULTS = [kind for kind in FaultKind if kind not in USUAL_FAULTS]
+
+
+@pytest.mark.parametrize("kind", HOSTILE_FAULTS)
+@pytest.mark.parametrize("operation", READS, indirect=True)
+async def test_an_answer_without_measure_is_a_failure_in_time_and_of_one_line(
+    harness: Harness, operation: Operation, kind: FaultKind
+) -> None:
+    """And no request, with its credentials, goes where an answer points."""
+    is_elsewhere = kind is FaultKind.ELSEWHERE
+    elsewhere = await invoke(harness.adapter.count_calls_elsewhere) if is_elsewhere else 0
+    harness.gate.errors.clear()
+    async with harness.no_change(), harness.fault(kind):
+        outcome = await operation.result_or_error(harness)
+    texts = [str(error) for error in harness.gate.errors]
+    if isinstance(outcome, CloudError):
+        texts.append(str(outcome))
+    else:
+        assert isinstance(operation, Describe | DescribeVolumes), f"it answered {outcome!r}"
+        assert all(isinstance(answer, Unknown) for answer in outcome.values()), outcome
+        texts += [answer.why for answer in outcome.values()]
+    assert texts
+    assert [text for text in texts if len(text) > TEXT_LIMIT or not text.isprintable()] == []
+    if is_elsewhere:
+        assert await invoke(harness.adapter.count_calls_elsewhere) == elsewhere
+    await harness.until_done(operation.run, harness)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, indirect=True)

@@ -93,5 +93,26 @@ def test_the_wheel_alone_runs(installed: Path, tmp_path: Path) -> None:
             assert supervisor.end() == 0
 
 
+@long
+@pytest.mark.timeout(900)
+def test_what_a_new_provider_prints_as_next_steps_works_as_it_is(
+    installed: Path, tmp_path: Path
+) -> None:
+    """In an environment of its own, with all else from PyPI."""
+
+    def shell(script: str) -> str:
+        done = subprocess.run(
+            ["bash", "-c", script],
+            env=clean_variables(), cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+    printed = shell(f"{installed}/ccm-supervisor provider new mine").splitlines()
+    steps = [line.strip() for line in printed if line.startswith("  ")]
+    assert "conformance of provider mine" in shell(" && ".join(steps))
+    assert "mine" in shell("ccm-provider-mine/.venv/bin/ccm-supervisor providers").split()
+
+
 def running(supervisor: Controlled, worker: str) -> bool:
     return supervisor.workers().get(worker, {}).get("state") == "running"

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from ccm.cli.main import main
-from tests.integration.testkit.kit_run import generate, install, run_pytest
+from tests.integration.testkit.kit_run import INSTANCES_ONLY, generate, install, run_pytest
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,25 +18,47 @@ def new(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_what_is_written_passes_the_kit_and_its_own_tests(tmp_path: Path) -> None:
-    package = generate(tmp_path, "my-cloud")
+NOTHING_LIKE_IT = {
+    "service changes: the provider does not honour two IP families",
+    "service changes: the provider does not honour a requested IP",
+    "load balancers: this provider reads each balancer by itself",
+    "provider: the adapter names no SDK",
+}
+
+
+@pytest.mark.parametrize("flags", [(), ("--nodes-only",)], ids=["all parts", "nodes only"])
+def test_what_is_written_passes_the_kit_and_its_own_tests(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    package = generate(tmp_path, "my-cloud", *flags)
     install(package)
     run = run_pytest(package)
     assert run.code == 0, run.output
     assert run.count("failed") == 0
-    assert run.count("passed") > 200
-    assert run.skipped() == {
-        "service changes: the provider does not honour two IP families",
-        "service changes: the provider does not honour a requested IP",
-        "load balancers: this provider reads each balancer by itself",
-        "provider: the adapter names no SDK",
-    }
+    reasons = {reason.partition(": ")[2] for reason in run.skipped()}
+    if flags:
+        assert run.count("skipped", "instances") == 0
+        assert reasons <= INSTANCES_ONLY | {"the adapter names no SDK"}
+    else:
+        assert run.count("passed") > 200
+        assert run.skipped() == NOTHING_LIKE_IT
     assert "conformance of provider my-cloud" in run.output
 
 
+def test_what_is_written_is_short(tmp_path: Path) -> None:
+    """An author reads all of it."""
+    files = [path for path in generate(tmp_path, "mine").rglob("*") if path.is_file()]
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 550
+    modules = [path for path in files if path.parent.name == "ccm_provider_mine"]
+    assert sum(len(path.read_text().splitlines()) for path in modules) <= 500
+
+
 @pytest.mark.parametrize("command", [["check", "--no-cache"], ["format", "--check", "--no-cache"]])
-def test_what_is_written_is_in_our_style(tmp_path: Path, command: list[str]) -> None:
-    package = generate(tmp_path, "mine")
+@pytest.mark.parametrize("flags", [(), ("--nodes-only",)], ids=["all parts", "nodes only"])
+def test_what_is_written_is_in_our_style(
+    tmp_path: Path, flags: tuple[str, ...], command: list[str]
+) -> None:
+    package = generate(tmp_path, "mine", *flags)
     ruff = [sys.executable, "-m", "ruff", *command, "--config", str(ROOT / "ruff.toml")]
     done = subprocess.run(ruff, cwd=package, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -48,7 +70,7 @@ def test_it_goes_to_a_folder_of_its_name_and_says_what_is_next(
     monkeypatch.chdir(tmp_path)
     code, output = new("mine")
     assert code == 0
-    assert "cd ccm-provider-mine && pip install" in output
+    assert "  cd ccm-provider-mine\n  python3 -m venv .venv\n  .venv/bin/pip install" in output
     written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert "ccm-provider-mine/ccm_provider_mine/provider.py" in written
     assert "ccm-provider-mine/README.md" in written

@@ -91,7 +91,7 @@ def test_every_error_is_in_the_table() -> None:
         return {kind.__name__}.union(*map(below, kind.__subclasses__()))
 
     ours = {name for name in below(errors.CloudError) if hasattr(errors, name)}
-    assert first_cells("errors") == ours
+    assert first_cells("errors") == ours - {"Contested"}  # which no provider raises
 
 
 def test_every_area_of_the_kit_is_in_the_table() -> None:

@@ -24,7 +24,7 @@ from ccm.providers.digitalocean.lb.annotations import PREFIX
 from ccm.providers.digitalocean.lb.request import KUBE_PROXY_PORT
 from ccm.providers.digitalocean.volumes import DigitalOceanVolumes
 from tests.labs.digitalocean.server import REGION, TOKEN, VPC, DigitalOcean
-from tests.providers.patience import PatientAdapter
+from tests.providers.patience import HUGE_ERROR, PatientAdapter
 
 BATCH, PAGE = 3, 4  # the provider's, so that few objects are several batches and pages
 RETRY = 0.01  # seconds
@@ -36,12 +36,14 @@ FAULTS: dict[FaultKind, dict[str, Any]] = {
     FaultKind.ERROR: {"status": 500},
     FaultKind.SILENT: {"delay": PatientAdapter.call_timeout + 0.3, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "text": "<html>It works!</html>"},
+    FaultKind.HUGE: {"status": 400, "text": HUGE_ERROR},
 }
 
 
 class DigitalOceanAdapter(PatientAdapter):
     """Every request and answer has to keep to DigitalOcean's contract as well."""
 
+    fault_kinds = tuple(FAULTS)
     page_size = PAGE
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ccm.cloud.testkit.adapter import FaultKind, Machine, Owner, Untestable
 from ccm.providers.proxmox.instances import ProxmoxInstances
-from tests.providers.patience import PatientAdapter
+from tests.providers.patience import HUGE_ERROR, PatientAdapter
 from tests.providers.proxmox.served import Served, config_of
 
 BATCH = 3  # the provider's, so that few machines are several batches
@@ -19,11 +19,14 @@ FAULTS: dict[FaultKind, dict[str, Any]] = {
     FaultKind.ERROR: {"status": 500},
     FaultKind.SILENT: {"delay": 3.0, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "text": "<html>It works!</html>"},
+    FaultKind.HUGE: {"status": 400, "text": HUGE_ERROR},
 }
 
 
 class ProxmoxAdapter(PatientAdapter):
     """A new VMID for every machine, whatever the test."""
+
+    fault_kinds = tuple(FAULTS)
 
     def __init__(self) -> None:
         self._running = ExitStack()

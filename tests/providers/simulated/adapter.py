@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ FAULTS = {
     FaultKind.ERROR: CloudFaultKind.ERROR,
     FaultKind.SILENT: CloudFaultKind.TIMEOUT,
     FaultKind.GARBAGE: CloudFaultKind.GARBAGE,
+    FaultKind.HUGE: CloudFaultKind.ERROR,
 }
 KINDS = ("machines", "load_balancers", "routes", "volumes")
 
@@ -44,6 +46,7 @@ class SimulatedAdapter(PatientAdapter):
     """Works on the admin surface, which neither counts nor fails."""
 
     page_size = PAGE
+    fault_kinds = tuple(FAULTS)
     sdk_modules = ("aiohttp", "ccm.sandbox")
 
     def __init__(self) -> None:
@@ -83,7 +86,10 @@ class SimulatedAdapter(PatientAdapter):
 
     async def inject_fault(self, kind: FaultKind) -> None:
         async with self._admin() as admin:
-            await admin.set_fault(CloudFault(FAULTS[kind], retry_after=self.retry_after or 0))
+            fault = CloudFault(FAULTS[kind], retry_after=self.retry_after or 0)
+            if kind is FaultKind.HUGE:
+                fault = replace(fault, status=400, message="no\x1b[31m\n", message_size=5_000_000)
+            await admin.set_fault(fault)
 
     async def clear_fault(self) -> None:
         async with self._admin() as admin:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.integration.testkit.kit_run import run_pytest
+from tests.integration.testkit.kit_run import HOSTILE, run_pytest
 
 ADAPTER = "tests.providers.simulated.adapter:SimulatedAdapter"
 
@@ -13,7 +13,7 @@ def test_the_provider_passes_the_kit(tmp_path: Path) -> None:
     assert run.code == 0, run.output
     assert run.count("failed") == 0
     assert run.count("passed") > 200
-    assert run.skipped() == {
+    assert {one for one in run.skipped() if one.partition(": ")[2] not in HOSTILE} == {
         "instances: machines of this cloud carry no mark",
         "service changes: the provider does not honour session affinity",
         "service changes: the provider does not honour two IP families",

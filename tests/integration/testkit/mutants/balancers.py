@@ -1,39 +1,68 @@
-"""Providers that are wrong about balancers."""
+"""Providers that are wrong about load balancers."""
+
+LAST = '        return {"cluster": self._cluster, "service": service.uid}\n'
+CREATE = (
+    "    async def create(self, request, desired):\n        body = request.mark | desired.content\n"
+)
+POST = 'await self._api.write("CreateBalancer", "POST", "balancers", body=body)\n'
+PART = "body | {'name': body['name'] + '-part', 'tags': {}}"
+POST_PART = f'        await self._api.write("CreateBalancer", "POST", "balancers", body={PART})\n'
+REMOVE = """\
+    async def remove(self, record):
+        parts = [one for one in await self.read_all() if not one['tags']]
+        for one in ({}):
+            await self._api.write("Delete", "DELETE", "balancers", one["id"])
+"""
+OWN = 'if record["tags"] == self._tags(service)]'
+
+
+def overridden(*methods: str) -> tuple[str, str]:
+    """Methods at the end of the class, which count before those above."""
+    return LAST, LAST + "".join(f"\n{method}" for method in methods)
+
 
 BALANCERS = (
     (
         "every ensure writes",
-        "if not changes:",
-        "if not record:",
+        *overridden("    def differences(self, desired, record):\n        return desired\n"),
         "load_balancers::test_a_balancer_that_is_right_is_not_written",
     ),
     (
         "another order of ports is another balancer",
-        '"listeners": sorted([',
-        '"listeners": list([',
+        *overridden(
+            "    def differences(self, desired, record):\n"
+            "        return {key: one for key, one in desired.items() if record.get(key) != one}\n"
+        ),
         "load_balancers::test_a_balancer_that_is_right_is_not_written",
     ),
     (
         "what was made is remembered and not looked at",
-        "        desired = desired_record(service)\n",
-        "        self.__dict__.setdefault('made', set())\n"
-        "        if service.uid not in self.made:\n"
-        "            self.made.add(service.uid)\n"
-        "            self._put_pool(service, None, [])\n"
-        "        desired = desired_record(service)\n",
+        *overridden(
+            "    async def ensure(self, service, nodes):\n"
+            "        made = self.__dict__.setdefault('made', set())\n"
+            "        for record in self.own(service, await self.read_all()):\n"
+            "            if service.uid not in made:\n"
+            "                await self.update(record, {})\n"
+            "        made.add(service.uid)\n"
+            "        return await super().ensure(service, nodes)\n"
+        ),
         "load_balancers::test_neither_a_restart_nor_a_fail_over_writes",
     ),
     (
         "it is written before it is read",
-        "        pool, balancer = self._read(service)\n        if balancer:",
-        "        self._api.write('UpdateBalancers', ref=self.name_for(service))\n"
-        "        pool, balancer = self._read(service)\n        if balancer:",
+        *overridden(
+            "    async def ensure(self, service, nodes):\n"
+            "        from contextlib import suppress\n"
+            "        with suppress(Refused):\n"
+            "            await self.update({'id': 'none'}, {})\n"
+            "        return await super().ensure(service, nodes)\n"
+        ),
         "load_balancers::test_a_balancer_is_read_before_it_is_written",
     ),
     (
         "ports are as they were made",
-        "if record[key] != value}",
-        "if record[key] != value and key != 'listeners'}",
+        "ref, body=changes)",
+        "ref, body={k: v for k, v in changes.items() if k != 'listeners'})",
         "service_changes::test_a_change_reaches_the_cloud_and_back[another node port]",
     ),
     (
@@ -62,116 +91,124 @@ BALANCERS = (
     ),
     (
         "annotations are ignored",
-        'idle_timeout(service.annotations.get(IDLE_TIMEOUT, "60"))',
-        'idle_timeout("60")',
+        'service.annotations.get(IDLE_TIMEOUT, "60")',
+        '"60"',
         "service_changes::test_annotations_reach_the_cloud_or_are_refused",
     ),
     (
         "backends are as they were made",
-        '        self._put("Pools", service, pool, {"backends": self._living(nodes)})',
-        "        if not pool:\n"
-        '            self._put("Pools", service, pool, {"backends": self._living(nodes)})',
+        "request.settings | await self.desired_backends({}, nodes)",
+        "request.settings | ({} if own else await self.desired_backends({}, nodes))",
         "service_changes::test_other_backends_reach_the_cloud",
     ),
     (
         "backends are added and never taken away",
-        '{"backends": self._living(nodes)})',
-        '{"backends": sorted({*self._living(nodes), *(pool or {"backends": []})["backends"]})})',
+        'return {"machines": sorted({machine_id(node.provider_id) for node in nodes} - {""})}',
+        'ids = {machine_id(node.provider_id) for node in nodes} | set(record.get("machines", ()))\n'
+        '        return {"machines": sorted(ids)}',
         "load_balancers::test_hosts_are_replaced_and_nothing_else",
     ),
     (
         "a machine that ended keeps the others out",
-        "return sorted(living)",
-        "return ids",
+        *overridden("    async def _write(self, nodes, write):\n        return await write\n"),
         "load_balancers::test_a_machine_that_ended_does_not_keep_the_others_out",
     ),
     (
         "backends of no balancer are success",
-        "        if balancer is None:\n            raise Refused(",
-        "        if balancer is None:\n            return\n            raise Refused(",
+        *overridden(
+            "    async def update_nodes(self, service, nodes):\n"
+            "        if self.own(service, await self.read_all()):\n"
+            "            await super().update_nodes(service, nodes)\n"
+        ),
         "load_balancers::test_hosts_of_no_balancer_are_refused",
     ),
     (
         "the name is of this process only",
-        "return f\"a{service.uid.replace('-', '')}\"[:32]",
-        "return f\"a{id(self)}{service.uid.replace('-', '')}\"[:32]",
+        *overridden(
+            "    def name_for(self, service):\n"
+            "        return f'a{id(self)}{super().name_for(service)}'[:32]\n"
+        ),
         "load_balancers::test_a_name_is_of_one_service_for_ever",
     ),
     (
         "the name says nothing of the Service",
-        "return f\"a{service.uid.replace('-', '')}\"[:32]",
-        "return f'{service.namespace}-balancer'",
+        *overridden("    def name_for(self, service):\n        return service.namespace\n"),
         "load_balancers::test_a_name_is_of_one_service_for_ever",
     ),
     (
         "a foreign balancer of our name is deleted",
-        "if record and not self._is_ours(record, service):",
-        "if record and not service.uid:",
+        OWN,
+        'if record["name"] == self.name_for(service)]',
         "load_balancers::test_a_balancer_of_our_name_without_our_mark_is_not_touched",
     ),
     (
         "the mark of any cluster will do",
-        'return bool(record["tags"] == self._mark(service))',
-        'return bool(record["tags"].get("service") == service.uid)',
+        OWN,
+        'if record["tags"].get("service") == service.uid]',
         "load_balancers::test_a_balancer_of_our_name_without_our_mark_is_not_touched",
     ),
     (
         "the mark of any Service will do",
-        'return bool(record["tags"] == self._mark(service))',
-        'return bool(record["tags"].get("cluster") == self._cluster)',
+        OWN,
+        'if record["tags"].get("cluster") == self._cluster]',
         "load_balancers::test_a_balancer_of_our_name_without_our_mark_is_not_touched",
     ),
     (
         "balancers of others are listed as ours",
-        'if tags.get("cluster") == self._cluster',
-        'if "none" not in tags',
+        'is_ours = record["tags"].get("cluster") == self._cluster',
+        'is_ours = "service" in record["tags"]',
         "load_balancers::test_a_balancer_of_another_is_not_listed_as_ours",
     ),
     (
         "a part of the balancer stays behind",
-        "        if pool:\n",
-        "        if pool and not balancer:\n",
+        *overridden(f"{CREATE}        made = {POST}{POST_PART}        return made\n"),
         "load_balancers::test_a_deleted_balancer_leaves_nothing_behind",
     ),
     (
         "a part is forgotten when the deletion was broken off",
-        "        if pool:\n",
-        "        if pool and balancer:\n",
+        *overridden(
+            f"{CREATE}{POST_PART}        return {POST}",
+            REMOVE.format("record, *parts"),
+        ),
         "failures::test_it_converges_from_wherever_it_was_broken_off[Delete-killed after]",
     ),
     (
         "what an ensure left half done is in its way",
-        "        self._put_pool(service, pool, nodes)\n        return _balancer",
-        "        pool = pool if balancer else None\n"
-        "        self._put_pool(service, pool, nodes)\n        return _balancer",
+        *overridden(
+            f"{CREATE}{POST_PART}        return {POST}",
+            REMOVE.format("*parts, record"),
+        ),
         "failures::test_it_converges_from_wherever_it_was_broken_off[Ensure-killed after]",
     ),
     (
-        "a second try makes a second pool",
-        "        self._put_pool(service, pool, nodes)\n        return _balancer",
-        "        if not balancer:\n"
-        "            import uuid\n"
-        "            self._api.write('CreatePools', id=uuid.uuid4().hex, tags={}, backends=[])\n"
-        "        self._put_pool(service, pool, nodes)\n        return _balancer",
+        "a second try makes a second part",
+        *overridden(
+            f"{CREATE}        import uuid\n{POST_PART.replace(repr('-part'), 'uuid.uuid4().hex')}"
+            f"        return {POST}"
+        ),
         "failures::test_it_converges_from_wherever_it_was_broken_off[Ensure-answer lost]",
     ),
     (
         "a write that failed is success",
-        "        self._put_pool(service, pool, nodes)\n\n    def delete",
-        "        from contextlib import suppress\n"
-        "        from ccm.errors import CloudError\n"
-        "        with suppress(CloudError):\n"
-        "            self._put_pool(service, pool, nodes)\n\n    def delete",
+        *overridden(
+            "    async def update(self, record, changes):\n"
+            "        from ccm.errors import CloudError\n"
+            "        try:\n"
+            "            path = 'balancers', record['id']\n"
+            "            return await self._api.write('U', 'PATCH', *path, body=changes)\n"
+            "        except CloudError:\n"
+            "            return record\n"
+        ),
         "failures::test_it_converges_from_wherever_it_was_broken_off[UpdateNodes-failed]",
     ),
     (
         "Services that are served at once are mixed up",
-        "        pool, balancer = self._read(service)\n"
-        "        self._put_pool(service, pool, nodes)\n        return",
+        '        mark = {"name"',
+        "        import asyncio\n"
         "        self.service = service\n"
-        "        pool, balancer = self._read(service)\n"
+        "        await asyncio.sleep(0.001)\n"
         "        service = self.service\n"
-        "        self._put_pool(service, pool, nodes)\n        return",
+        '        mark = {"name"',
         "load_balancers::test_services_are_served_in_parallel",
     ),
 )

@@ -1,0 +1,140 @@
+"""A stand-in for a cloud that speaks JSON over HTTP: it counts requests, and fails as told."""
+
+import json
+import threading
+import time
+from collections import defaultdict
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from typing import Any
+
+from ccm.cloud.testkit.adapter import Adapter, FaultKind
+from ccm.model.objects import Json
+
+Reply = tuple[int, object]
+"""Status and JSON."""
+
+STATUS = {
+    FaultKind.DENIED: 403,
+    FaultKind.THROTTLED: 429,
+    FaultKind.ERROR: 500,
+    FaultKind.HUGE: 400,
+}
+HUGE = "\x1b[31mno\n" * 600_000
+DRIP = 0.02  # seconds from one byte to the next
+
+
+class StandInAdapter(Adapter):
+    """An adapter that is its cloud: `reply` says what the cloud answers.
+
+    The cloud is a server on loopback at `url`, in threads of this process. `tables` are its records
+    by kind and ID; a `reset` has to empty them.
+    """
+
+    fault_kinds = tuple(FaultKind)
+
+    def __init__(self) -> None:
+        self.tables = defaultdict[str, dict[str, Json]](dict)
+        self._numbers = count(1)
+
+    def add(self, kind: str, **record: Any) -> Json:
+        """A new record, with the initial of its kind and a number as its ID."""
+        ref = f"{kind[0]}-{next(self._numbers)}"
+        return self.tables[kind].setdefault(ref, {"id": ref, **record})
+
+    def snapshot(self) -> object:
+        return json.dumps({kind: table for kind, table in self.tables.items() if table})
+
+    def reply(self, method: str, target: str, body: Any, token: str) -> Reply:
+        """The answer to a request; the token is the last word of its `Authorization`."""
+        raise NotImplementedError
+
+    def error(self, message: str) -> object:
+        """An error as this cloud writes it."""
+        return {"message": message}
+
+    def start(self) -> None:
+        self._elsewhere = _Server(self)
+        self._server = _Server(self, self._elsewhere.url)
+        self.url = self._server.url
+
+    def stop(self) -> None:
+        for server in (self._server, self._elsewhere):
+            server.fault = None
+            server.shutdown()
+            server.server_close()
+
+    def count_calls(self) -> int:
+        return self._server.calls
+
+    def count_calls_elsewhere(self) -> int:
+        return self._elsewhere.calls
+
+    def inject_fault(self, kind: FaultKind) -> None:
+        self._server.fault = kind
+
+    def clear_fault(self) -> None:
+        self._server.fault = None
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, cloud: StandInAdapter, elsewhere: str = "") -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.cloud, self.elsewhere, self.calls = cloud, elsewhere, 0
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.fault: FaultKind | None = None
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version, wbufsize = "HTTP/1.1", -1
+    server: _Server
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        token = self.headers.get("Authorization", "").rpartition(" ")[2]
+        self.server.calls += 1
+        cloud, fault = self.server.cloud, self.server.fault
+        match fault:
+            case None:
+                self._send(*cloud.reply(self.command, self.path, json.loads(body or "{}"), token))
+            case FaultKind.SILENT:
+                self.close_connection = True
+            case FaultKind.GARBAGE:
+                self._send(200, {"message": "hello"})
+            case FaultKind.ELSEWHERE:
+                self._send(302, {}, Location=self.server.elsewhere + self.path)
+            case FaultKind.ENDLESS:
+                self._drip()
+            case _:
+                text = HUGE if fault is FaultKind.HUGE else "the cloud is not itself"
+                self._send(STATUS[fault], cloud.error(text), **{"Retry-After": cloud.retry_after})
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - their names
+
+    def log_message(self, *_: object) -> None:
+        """Be quiet."""
+
+    def _send(self, status: int, content: object, **headers: object) -> None:
+        payload = json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": len(payload), **headers}.items():
+            if value is not None:
+                self.send_header(name, f"{value}")
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def _drip(self) -> None:
+        """An answer that comes a byte at a time and never ends, until nobody waits for it."""
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Content-Length", str(1 << 20))
+        self.end_headers()
+        with suppress(OSError):
+            while self.server.fault is FaultKind.ENDLESS:
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(DRIP)
