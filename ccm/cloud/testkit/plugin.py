@@ -100,4 +100,5 @@ def _skipped(reports: list[pytest.TestReport]) -> Iterator[str]:
         yield "skipped:"
     for report in reports:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
-        yield f"  {_area(report)}: {report.nodeid.rpartition('::')[2]}: {reason}"
+        test = report.nodeid.rpartition("::")[2].removeprefix("test_").replace("_", " ")
+        yield f"  {_area(report)}: {test}: {reason}"
