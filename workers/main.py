@@ -189,6 +189,7 @@ def provider_context(
         caller,
         settings.allow_untagged_cloud,
         cluster_uid,
+        settings.restrict_service_annotations,
     )
 
 

@@ -76,6 +76,8 @@ class ProviderContext:
         False  # --allow-untagged-cloud: no cluster ID is no reason to refuse reads
     )
     cluster_uid: str = ""  # never another cluster's; empty where it may not be read
+    restricts_annotations: bool = False
+    """--restrict-service-annotations, for what is privileged only by what an annotation names."""
     on_change: Callable[[], None] | None = None
     """To be called, in the event loop, whenever the cloud tells of itself that something about
     machines changed: they are asked about soon, once for many calls. It is a hint that saves

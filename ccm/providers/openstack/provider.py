@@ -39,7 +39,7 @@ class OpenStackCloud(CloudProvider):
             self.routes = OpenStackRoutes(api, router_id, cluster)
         if config.balancers.enabled:
             self.load_balancers = OctaviaLoadBalancers(
-                api, config.balancers, config.classes, cluster
+                api, config.balancers, config.classes, cluster, context.restricts_annotations
             )
 
     async def close(self) -> None:

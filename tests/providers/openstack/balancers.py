@@ -254,8 +254,8 @@ def _node_of(server: Json) -> Node:
 class Worker(Started):
     """The provider of one cluster, started with a configuration, and what it called."""
 
-    def __init__(self, config: str, uid: str = "") -> None:
-        super().__init__(config, cluster="kubernetes", uid=uid, caller=CALLER)
+    def __init__(self, config: str, uid: str = "", restricts_annotations: bool = False) -> None:
+        super().__init__(config, "", "kubernetes", uid, CALLER, restricts_annotations)
 
     @property
     def balancers(self) -> OctaviaLoadBalancers:

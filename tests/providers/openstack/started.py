@@ -8,6 +8,13 @@ class Started(StartedProvider, OpenStackCloud):
     """The provider with its gate."""
 
     def __init__(
-        self, config: str, path: str = "", cluster: str = "kit", uid: str = "", caller: str = "test"
+        self,
+        config: str,
+        path: str = "",
+        cluster: str = "kit",
+        uid: str = "",
+        caller: str = "test",
+        restricts_annotations: bool = False,
     ) -> None:
-        super().__init__(config, path, cluster_name=cluster, cluster_uid=uid, caller=caller)
+        given = {"cluster_name": cluster, "cluster_uid": uid, "caller": caller}
+        super().__init__(config, path, **given, restricts_annotations=restricts_annotations)

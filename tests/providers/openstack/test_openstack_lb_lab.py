@@ -106,11 +106,18 @@ async def test_upstreams_load_balancer_is_taken_over_by_its_annotation_without_a
     """OS74, OS75: by its name alone it is anybody's, and a stale annotation does no harm."""
     before = octavia.resources()
     made, floating = made_by_upstream(octavia)
-    for stranger in (service_of(), service_of("web", {"load-balancer-id": made["id"]}, uid="u-2")):
+    by_id = {"load-balancer-id": made["id"]}
+    for stranger in (service_of(), service_of("web", by_id, uid="u-2")):
         with pytest.raises(Refused):
             await worker.ensure(stranger, octavia.nodes[:2])
-    with pytest.raises(Refused):
-        await worker.delete(service_of())
+    elsewhere = service_of("web", by_id, "203.0.113.99", uid="u-2")
+    with pytest.raises(Refused, match="its address is not in the Service's status"):
+        await worker.ensure(elsewhere, octavia.nodes[:2])
+    for stranger in (service_of(), elsewhere):
+        with pytest.raises(Refused):
+            await worker.delete(stranger)
+    assert octavia.balancer()["id"] == made["id"]
+    assert not worker.writes
     asked = service_of("web", {"load-balancer-id": made["id"]}, floating["floating_ip_address"])
     found = await worker.ensure(asked, octavia.nodes[:2])
     await worker.update(asked, octavia.nodes[:2])
@@ -170,6 +177,11 @@ async def test_services_share_a_load_balancer_until_the_last_one_goes(
         return service_of(name, annotations, ports=[port(number, node_port=30500)])
 
     second = sharing("second", 81)
+    restricted = await Worker(octavia.config_with(), restricts_annotations=True).start()
+    with pytest.raises(Refused, match="not the Service's own"):
+        await restricted.ensure(second, nodes)
+    assert (await restricted.ensure(owner, nodes)).ingress == made.ingress
+    await restricted.close()
     with pytest.raises(Refused, match="used by another listener"):
         await worker.ensure(sharing("second", 80), nodes)
     with pytest.raises(Refused, match="internal"):

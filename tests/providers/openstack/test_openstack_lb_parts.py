@@ -116,6 +116,31 @@ def test_an_address_that_was_made_for_another_service_is_refused(
         )
 
 
+@pytest.mark.parametrize(
+    ("record", "is_foreign", "needs_proof"),
+    [
+        ({"name": "kube_service_other_default_web"}, True, True),
+        ({"name": NAMES.balancer, "tags": [NAMES.balancer]}, False, True),
+        ({"name": NAMES.balancer, "tags": NAMES.tags(Role.OWNER)}, False, False),
+        ({"name": "by-hand", "tags": NAMES.tags(Role.SHARER)}, False, False),
+        ({"name": "by-hand"}, False, False),
+        (
+            {"name": "x", "tags": Names.of(service("shop"), Cluster("other")).tags(Role.OWNER)},
+            True,
+            False,
+        ),
+        ({"name": "x", "tags": Names.of(service("shop"), CLUSTER).tags(Role.OWNER)}, False, False),
+    ],
+)
+def test_names_of_load_balancers_prove_nothing(
+    record: Json, is_foreign: bool, needs_proof: bool
+) -> None:
+    served = service()
+    served.raw["status"] = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
+    names = Names.of(served, CLUSTER)
+    assert (names.is_foreign(record), names.needs_proof(record)) == (is_foreign, needs_proof)
+
+
 def test_the_operator_says_whether_services_name_addresses() -> None:
     """What a load balancer has already stays."""
     section = BalancerSection(allow_requested_ip=False)

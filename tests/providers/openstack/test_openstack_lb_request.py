@@ -236,7 +236,7 @@ def test_an_empty_annotation_stands_against_the_configuration() -> None:
 def test_annotations_that_name_things_in_the_cloud_may_be_restricted() -> None:
     named = {name for name in OUTREACHING if name.endswith("-id")}
     assert named == {
-        "load-balancer-id", "subnet-id", "network-id", "member-subnet-id", "port-id",
+        "subnet-id", "network-id", "member-subnet-id", "port-id",
         "floating-network-id", "floating-subnet-id", "flavor-id",
     }  # fmt: skip
 

@@ -66,6 +66,15 @@ class Addresses:
             vips[IPV4] = floating.address_of(attached) if attached else vips[IPV4]
         return [vips[family] for family in request.families if family in vips]
 
+    async def has_any(self, record: Json, addresses: Collection[str]) -> bool:
+        """Whether one of these leads to a load balancer, by a floating IP or without."""
+        if {*addresses_of(record)} & {*addresses}:
+            return True
+        attached = floating.attached_to(
+            text(record.get("vip_port_id")), await self._floating_ips() if addresses else ()
+        )
+        return floating.address_of(attached or {}) in addresses
+
     async def ensure(self, request: LoadBalancerRequest, record: Json, role: Role) -> list[str]:
         """The same, once the floating IP is there or gone as it has to be."""
         vips = _by_family(record)

@@ -27,7 +27,6 @@ KNOWN = frozenset(_KNOWN.split())
 """All that have an effect, without their prefix; `on-error` is ours."""
 
 OUTREACHING = (
-    "load-balancer-id",
     "subnet-id",
     "network-id",
     "member-subnet-id",
@@ -40,7 +39,10 @@ OUTREACHING = (
     "flavor-id",
     "availability-zone",
 )
-"""Those that reach what is not the Service's own; docs/providers/openstack.md says what."""
+"""Those that reach what is not the Service's own; docs/providers/openstack.md says what.
+
+`load-balancer-id` does so or not by whose load balancer it names.
+"""
 
 
 @dataclass(frozen=True, slots=True)

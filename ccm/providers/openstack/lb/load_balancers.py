@@ -66,7 +66,9 @@ class OctaviaLoadBalancers:
         config: BalancerSection,
         classes: Mapping[str, BalancerClass],
         cluster: Cluster,
+        restricts_annotations: bool = False,
     ) -> None:
+        self._restricts_annotations = restricts_annotations
         self._config, self._classes, self._cluster = config, classes, cluster
         self._octavia, self._networks = Octavia(api), Networks(api)
         self._addresses = Addresses(api, self._networks)
@@ -167,6 +169,7 @@ class OctaviaLoadBalancers:
         names = request.names
         if request.balancer_id:
             if record := await self._octavia.look(request.balancer_id):
+                await self._check_annotated(request, record)
                 return ObservedBalancer(record, names.role_of(record))
             why = f"there is no load balancer {request.balancer_id}"
             request.annotations.ignore(BALANCER_ID, why)
@@ -192,6 +195,31 @@ class OctaviaLoadBalancers:
             if await self._detach_service(names, other):
                 self._octavia.waiting.retry_when_done(other.id)
         return None
+
+    async def _check_annotated(self, request: LoadBalancerRequest, record: Json) -> None:
+        """Raise `Refused` for a load balancer by annotation that the Service may not have."""
+        names, service = request.names, request.annotations.service
+        what = f"load balancer {record.get('id')} of annotation {PREFIX}{BALANCER_ID}"
+        if not await self._is_proven(service, record):
+            raise Refused(
+                f"{what} is called as another cluster's may be, and its address is not in the "
+                f"Service's status: tag it with {names.owner_tag} in OpenStack if it is the "
+                "Service's"
+            )
+        is_others = names.role_of(record) is Role.SHARER and not names.is_on(record)
+        if is_others and (names.is_foreign(record) or self._restricts_annotations):
+            why = "another cluster's" if names.is_foreign(record) else "not the Service's own"
+            raise Refused(f"{what} is {why}")
+
+    async def _is_proven(self, service: Service, record: Json) -> bool:
+        """Whether its mark or address says whose it is, where names say that it is the Service's.
+
+        The status of a Service has no other addresses than what its controller made.
+        """
+        if not self._names(service).needs_proof(record):
+            return True
+        published = {text(one.get("ip")) for one in service.ingress} - {""}
+        return await self._addresses.has_any(record, published)
 
     async def _own(
         self, request: LoadBalancerRequest, records: Sequence[Json], may_leave: bool
@@ -225,7 +253,8 @@ class OctaviaLoadBalancers:
         listed = {text(one.get("id")) for one in records}
         if is_id(balancer_id) and balancer_id not in listed:
             record = await self._octavia.by_id(balancer_id)
-            if record and (names.role_of(record) is Role.OWNER or names.is_on(record)):
+            is_known = record and (names.role_of(record) is Role.OWNER or names.is_on(record))
+            if record and is_known and await self._is_proven(service, record):
                 records.append(record)
         if not records:
             named = await self._octavia.by_name(names.balancer)

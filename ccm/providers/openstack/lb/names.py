@@ -35,8 +35,8 @@ class Names:
     """Names and marks for one Service of one cluster.
 
     What upstream made has no mark. It is the Service's if an annotation that upstream writes names
-    it and the Service `is_published`, has addresses in its status: annotations are copied with a
-    manifest, a status is not.
+    it and its address is in the Service's status: annotations are copied with a manifest, and the
+    controllers alone write a status. Where the Service has none, nothing `is_published`.
     """
 
     cluster: str
@@ -155,6 +155,13 @@ class Names:
         """The UIDs of clusters in tags, but ours."""
         return {tag for tag in tags if tag.startswith(CLUSTER_UID_TAG)} - {*self.cluster_tags}
 
+    def is_foreign(self, record: Json) -> bool:
+        """Whether its marks or its name say that it was made for another cluster."""
+        tags, name = tags_of(record), text(record.get("name"))
+        if is_marked(tags):
+            return self.cluster_tags[0] not in tags or self.is_of_another_cluster(record)
+        return name.startswith(PREFIX) and not name.startswith(f"{PREFIX}{self.cluster}_")
+
     def owns(self, record: Json) -> bool:
         """Whether a load balancer says itself that it is this Service's."""
         return self.owner_tag in tags_of(record) or record.get("name") == self.legacy_balancer
@@ -167,6 +174,13 @@ class Names:
         )
         is_taken_over = self.is_published and is_upstreams and not is_marked(tags_of(record))
         return Role.OWNER if self.owns(record) or is_taken_over else Role.SHARER
+
+    def needs_proof(self, record: Json) -> bool:
+        """Whether only names say that it is this Service's, which other clusters use as well."""
+        tags = tags_of(record)
+        if self.owns(record) or self.sharer_tag in tags:
+            return False
+        return self.role_of(record) is Role.OWNER or self.balancer in tags
 
     def is_on(self, record: Json) -> bool:
         """Whether the Service has listeners there already, or one whose answer was lost."""
