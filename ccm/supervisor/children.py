@@ -59,12 +59,12 @@ class Children:
         bus_path: Path,
         settings: Settings,
         server: Server,
-        hooks: Hooks,
         start_process: Callable[[WorkerSpec], Process],
         cluster_uid: str = "",
     ) -> None:
         self._start_process = start_process
-        self._bus_path, self._settings, self._hooks = bus_path, settings, hooks
+        self._bus_path, self._settings = bus_path, settings
+        self._hooks: Hooks
         self._server, self._cluster_uid = server, cluster_uid
         self._children: dict[str, Child] = {}
         self.quarantine = Quarantine()
@@ -72,6 +72,10 @@ class Children:
         self._is_stopping = False
         self._was_up = False  # whether any worker ever took its configuration
         self._process_ended = asyncio.Event()
+
+    def bind(self, hooks: Hooks) -> None:
+        """Name the parts that hear of processes, which know the workers; before the first `add`."""
+        self._hooks = hooks
 
     def __iter__(self) -> Iterator[Child]:
         return iter(list(self._children.values()))

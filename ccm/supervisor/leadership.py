@@ -27,14 +27,17 @@ from ccm.worker_names import controller_names
 
 
 class Leadership:
-    """Calls `on_permit` whenever a permission changed; to lose either Lease ends leadership."""
+    """Calls `on_permit` with `until` whenever a permission changed.
+
+    To lose either Lease ends leadership.
+    """
 
     def __init__(
         self,
         settings: Settings,
         lease: LeaseClient,
         migration: LeaderMigration | None,
-        on_permit: Callable[[], None],
+        on_permit: Callable[[Callable[[str], float]], None],
         clock: Callable[[], float] = time.monotonic,
         probes: WorkerProbes = NO_PROBES,
     ) -> None:
@@ -158,12 +161,12 @@ class Leadership:
         self._main_until = until
         if until:
             self._has_main.set()
-        self._on_permit()
+        self._on_permit(self.until)
 
     def _on_second(self, until: float) -> None:
         self._second_until = until
         self._has_second = self._has_second or until > 0
-        self._on_permit()
+        self._on_permit(self.until)
 
     def _locks(self, controller: str) -> set[LeaseRole | None]:
         """The Leases under which the enabled controllers of this worker run."""

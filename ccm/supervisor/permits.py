@@ -1,24 +1,26 @@
 """Until when each worker may act: told to it, and whether it has stopped when it may no more."""
 
 import time
+from collections.abc import Callable
 
 from ccm.bus.frames import AskFenced, Permit
 from ccm.bus.sockets import Hub
 from ccm.decide.children import WorkerEvent
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
-from ccm.supervisor.leadership import Leadership
 
 
 class Permits:
     """Sends permissions to workers that have said hello; no other process may ever act."""
 
-    def __init__(self, hub: Hub, leader: Leadership, children: Children) -> None:
-        self._hub, self._leader, self._children = hub, leader, children
+    def __init__(self, hub: Hub, children: Children) -> None:
+        self._hub, self._children = hub, children
+        self._until: Callable[[str], float] = lambda _: 0.0
         self._changes = 0
 
-    def on_change(self) -> None:
-        """A permission changed."""
+    def on_change(self, until: Callable[[str], float]) -> None:
+        """A permission changed: `until` says for a controller until when its workers may act."""
+        self._until = until
         self._changes += 1
         for child in self._children:
             self.send(child)
@@ -28,7 +30,7 @@ class Permits:
         process = child.current
         if process is None or not process.said_hello or child.is_joining:
             return
-        until = self._leader.until(child.controller)
+        until = self._until(child.controller)
         self._hub.send(process.ident, Permit(until))
         is_leading = until > time.monotonic()
         event = WorkerEvent.STARTED_LEADING if is_leading else WorkerEvent.STOPPED_LEADING

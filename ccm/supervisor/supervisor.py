@@ -74,8 +74,27 @@ class Supervisor:
         migration = read_leader_migration(settings)
         self._settings = settings = migration.without_unowned(settings) if migration else settings
         self._notifier = SystemdNotifier(os.environ)
-        self.verbosity = Verbosity(settings, self._broadcast)
         self._hub, self._paths = Hub(paths.bus), paths
+        self._starter = starter
+        server = kube.config.server
+        if settings.use_service_account_credentials:
+            server = server.without_certificate()
+        self._children = Children(
+            paths.bus, settings, server, starter.start, identities.cluster_uid
+        )
+        self.verbosity = Verbosity(settings, self._broadcast)
+        self._permits = Permits(self._hub, self._children)
+        self._leader = Leadership(
+            settings,
+            lease,
+            migration,
+            self._permits.on_change,
+            probes=WorkerProbes(
+                are_up=self._children.are_up,
+                are_fenced=self._permits.are_fenced,
+                down=self._children.down,
+            ),
+        )
         self._informer = SharedInformer(
             kube,
             self._hub.send_raw,
@@ -86,33 +105,12 @@ class Supervisor:
         self._budget = Budget(
             settings.cloud_rate, self._hub.send, processes.is_responsive, settings.cloud_reserve
         )
-        self._tokens: TokenSource = SharedToken(kube.config, self._hand_over_token)
-        server = kube.config.server
-        if settings.use_service_account_credentials:
-            self._tokens = ServiceAccountTokens(kube, self._hand_over_token, identities.accounts)
-            server = server.without_certificate()
         self._token_files = TokenFiles(paths.directory)
-        probes = WorkerProbes(
-            are_up=lambda: self._children.are_up(),
-            are_fenced=lambda: self._permits.are_fenced(),
-            down=lambda: self._children.down(),
+        self._tokens: TokenSource = (
+            ServiceAccountTokens(kube, self._hand_over_token, identities.accounts)
+            if settings.use_service_account_credentials
+            else SharedToken(kube.config, self._hand_over_token)
         )
-        self._leader = Leadership(
-            settings, lease, migration, lambda: self._permits.on_change(), probes=probes
-        )
-        hooks = Hooks(
-            admit=lambda child, process: self._messages.admit(child, process),
-            gone=lambda ident: self._messages.forget(ident),
-            drain=self._drain,
-            permit=lambda child: self._permits.send(child),
-            refused=self._on_refusal,
-            settings_for=self._settings_for,
-        )
-        self._starter = starter
-        self._children = Children(
-            paths.bus, settings, server, hooks, starter.start, identities.cluster_uid
-        )
-        self._permits = Permits(self._hub, self._leader, self._children)
         self._shards = Shards(
             settings.node_workers, self._children, self._informer, self._permits.send
         )
@@ -154,6 +152,16 @@ class Supervisor:
             governor=self._governor,
             explainer=self._explainer,
             counters=self._worker_counters,
+        )
+        self._children.bind(
+            Hooks(
+                admit=self._messages.admit,
+                gone=self._messages.forget,
+                drain=self._drain,
+                permit=self._permits.send,
+                refused=self._on_refusal,
+                settings_for=self._settings_for,
+            )
         )
         self._progress = Progress(settings, self._leader, self._children)
         self._began = time.monotonic()

@@ -87,9 +87,8 @@ class World:
             refused=lambda child: self.told.append(("refused", child.name)),
             settings_for=lambda name: self.of_controller.get(name, self.settings),
         )
-        self.children = Children(
-            path / "bus", self.settings, SERVER, hooks, spawns.start, "cluster"
-        )
+        self.children = Children(path / "bus", self.settings, SERVER, spawns.start, "cluster")
+        self.children.bind(hooks)
 
     def has_started(self, count: int) -> bool:
         return self.spawns.count == count

@@ -69,7 +69,7 @@ class World:
             chosen = migration.without_unowned(chosen)
         self.down: dict[str, str] = {}
         probes = WorkerProbes(down=lambda: self.down)
-        self.ours = Leadership(chosen, file, migration, lambda: None, now, probes)
+        self.ours = Leadership(chosen, file, migration, lambda _: None, now, probes)
 
     def may(self, controller: str) -> bool:
         return self.ours.until(controller) > now()

@@ -10,7 +10,6 @@ from ccm.bus.sockets import Hub
 from ccm.decide.children import Life, WorkerEvent, WorkerState
 from ccm.supervisor.child import Child, WorkerProcess
 from ccm.supervisor.children import Children
-from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.permits import Permits
 
 
@@ -25,8 +24,10 @@ class World:
         life = Life(WorkerState.STANDBY)
         self.children = [Child(name, "node", life, current=process(name)) for name in names]
         hub = SimpleNamespace(send=lambda ident, message: self.sent.append((ident, message)))
-        leader = SimpleNamespace(until=lambda controller: {"node": self.until}[controller])
-        self.permits = Permits(cast(Hub, hub), cast(Leadership, leader), cast(Children, self))
+        self.permits = Permits(cast(Hub, hub), cast(Children, self))
+
+    def until_of(self, controller: str) -> float:
+        return {"node": self.until}[controller]
 
     def __iter__(self) -> object:
         return iter(self.children)
@@ -36,7 +37,7 @@ class World:
 
     def change(self, until: float) -> None:
         self.until = until
-        self.permits.on_change()
+        self.permits.on_change(self.until_of)
         self.sent.clear()
 
     def answer(self) -> None:
@@ -68,7 +69,7 @@ def test_who_joins_is_not_permitted_while_its_keys_are_others() -> None:
     w = World("node-0")
     w.children[0].is_joining = True
     w.until = time.monotonic() + 10.0
-    w.permits.on_change()
+    w.permits.on_change(w.until_of)
     assert (w.sent, w.events) == ([], [])
 
 
@@ -76,7 +77,7 @@ def test_who_has_not_said_hello_is_neither_permitted_nor_asked() -> None:
     w = World("node-0", "node-1")
     w.children[1].current = process("node-1", said_hello=False)
     w.until = time.monotonic() + 10.0
-    w.permits.on_change()
+    w.permits.on_change(w.until_of)
     assert w.sent == [("node-0", Permit(w.until))]
     w.change(0.0)
     w.permits.are_fenced()
