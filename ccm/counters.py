@@ -1,13 +1,16 @@
 """What a process counts for `/metrics`: a few numbers however long it runs, and they only grow."""
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ccm.metrics import Metric
 
 MOST = 64  # sets of labels of one metric; further ones are counted together
 OTHER = "other"
+
+LabelsT = TypeVar("LabelsT", bound=tuple[str, ...])
 
 Numbers = dict[str, list[list[Any]]]
 """Metric name → [labels, value]; a histogram's value is [sum, count of each bucket …]."""
@@ -42,14 +45,14 @@ class Counters:
         """Raise a counter by one."""
         with self._lock:
             series = self._counters.setdefault(metric.name, {})
-            labels = _bounded(labels, series)
+            labels = bounded(labels, series)
             series[labels] = series.get(labels, 0) + 1
 
     def observe(self, metric: Metric, *labels: str, seconds: float) -> None:
         """Put a duration into a histogram."""
         with self._lock:
             series = self._histograms.setdefault(metric.name, {})
-            labels = _bounded(labels, series)
+            labels = bounded(labels, series)
             if labels not in series:
                 series[labels] = Histogram(metric.buckets)
             series[labels].observe(seconds)
@@ -68,7 +71,8 @@ class Counters:
         return counted | observed
 
 
-def _bounded(labels: tuple[str, ...], series: dict[tuple[str, ...], Any]) -> tuple[str, ...]:
+def bounded(labels: LabelsT, series: Mapping[LabelsT, Any]) -> LabelsT:
+    """The labels to count under: their own, or `OTHER` once there are `MOST` of them."""
     if labels in series or len(series) < MOST:
         return labels
-    return (OTHER,) * len(labels)
+    return cast(LabelsT, (OTHER,) * len(labels))

@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from ccm import metrics
 from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest, Message
-from ccm.counters import Counters
+from ccm.counters import Counters, bounded
 from ccm.decide.budget import GRANT_TIMEOUT, GRANT_WAIT, Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.durations import format_duration
@@ -309,7 +309,7 @@ class WorkerGate:
             else:
                 self._outage = None
         finally:
-            self.calls[(operation, result)] += 1
+            self.calls[bounded((operation, result), self.calls)] += 1
             seconds = time.monotonic() - began
             self.counters.observe(metrics.CLOUD_CALL_SECONDS, operation, result, seconds=seconds)
 

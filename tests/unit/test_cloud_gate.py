@@ -25,6 +25,7 @@ from ccm.cloud.gate import (
     invoke,
     noted_writes,
 )
+from ccm.counters import MOST, OTHER
 from ccm.decide.budget import Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
@@ -323,6 +324,12 @@ async def test_a_process_that_may_not_act_any_more_makes_no_call(grants: GrantSo
             gate.call_blocking, "Create", "write", lambda: calls.append("made"), is_write=True
         )
     assert (calls, gate.under_way) == ([], 0)
+
+
+async def test_names_of_calls_are_counted_up_to_a_number(gate: WorkerGate) -> None:
+    for number in range(2 * MOST):
+        await gate.call(f"Get{number}", "read", answer, is_write=False)
+    assert (len(gate.calls), gate.calls[OTHER, OTHER]) == (MOST + 1, MOST)
 
 
 @pytest.mark.virtual_time
