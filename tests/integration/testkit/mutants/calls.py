@@ -116,7 +116,7 @@ CALLS = (
     (
         "calls go past the gate",
         FIRST,
-        "    async def _exchange(self, request):\n"
+        "    async def attempt(self, request):\n"
         "        response = await self.send(request)\n"
         f"        return self.read(request.operation, response), response\n\n{FIRST}",
         "provider::test_every_call_passes_the_gate[Owned]",
