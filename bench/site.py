@@ -88,12 +88,12 @@ class Controller(Controlled):
         """Until it works on everything."""
         await until("all workers run", lambda: self.is_in("running"))
 
-    async def until_told(self) -> None:
+    async def until_reported(self) -> None:
         """Until no Event waits to be sent, by a word of each worker that is newer than the work."""
         await asyncio.sleep(NEWS)
-        await until("all Events are sent", self._has_told_all, 600.0)
+        await until("all Events are sent", self._has_reported_all, 600.0)
 
-    def _has_told_all(self) -> bool:
+    def _has_reported_all(self) -> bool:
         return not any(worker.get("events_waiting") for worker in self.workers().values())
 
 
@@ -128,7 +128,7 @@ class Peer:
         await until_so("upstream's leads", leads)
         await asyncio.sleep(QUIET)
 
-    async def until_told(self) -> None:
+    async def until_reported(self) -> None:
         """Until no request has come from it for a while, but those about its lease."""
         counted = -1
 
@@ -180,14 +180,14 @@ class Site:
         await self.kube.request("DELETE", LEASES)
         await self.admin.replace_state({})
         await self.spectator.until_gone()
-        await self.count_anew()
+        await self.count_again()
 
-    async def count_anew(self) -> None:
+    async def count_again(self) -> None:
         await self.admin.reset_counters()
         self.seen = sum(1 for _ in self.cluster.audit())
 
     def requests(self) -> list[AuditEntry]:
-        """What the controllers asked of the API server since the last `count_anew`."""
+        """What the controllers asked of the API server since the last `count_again`."""
         entries = list(self.cluster.audit())[self.seen :]
         return [entry for entry in entries if entry.user_agent.startswith(CONTROLLERS)]
 
@@ -259,9 +259,9 @@ async def crowd(
         await controller.until_leading()
         await place.add_nodes(number, has_pod_network=has_pod_networks)
         await place.spectator.until_ready(number)
-        await controller.until_told()
+        await controller.until_reported()
         await asyncio.sleep(QUIET)
-        await place.count_anew()
+        await place.count_again()
         yield controller
 
 

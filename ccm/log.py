@@ -85,9 +85,10 @@ class _Line(logging.Formatter):
     def journal_fields(self, record: logging.LogRecord) -> dict[str, str]:
         """The record for systemd's journal, which notes level and time itself."""
         fields = _fields(record)
-        told = {"process": self._process, "logger": record.name, **fields}
+        reported = {"process": self._process, "logger": record.name, **fields}
         return {"MESSAGE": redacted(self._sentence(record, fields))} | {
-            field_name(key): _redacted_value(key, printable(value)) for key, value in told.items()
+            field_name(key): _redacted_value(key, printable(value))
+            for key, value in reported.items()
         }
 
 

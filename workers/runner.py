@@ -122,7 +122,7 @@ class Runner:
         """A message from the supervisor."""
         match message:
             case Objects():
-                self._absorb(message)
+                self._apply(message)
             case Granted():
                 self._connection.grants.on_granted(message)
             case Drain(seconds):
@@ -141,20 +141,20 @@ class Runner:
 
     # Objects.
 
-    def _absorb(self, frame: Objects) -> None:
+    def _apply(self, frame: Objects) -> None:
         try:
-            absorbed = self._context.store.absorb(frame)
+            applied = self._context.store.apply(frame)
         except Gap as gap:
             self._port.send(Resync(str(gap)))
             return
-        for kind, key in absorbed.changed:
+        for kind, key in applied.changed:
             for affected in self._controller.map_to_keys(kind, key):
                 self._queue.add(affected)
         if frame.seq == 1:
             self._unacked.clear()  # a new snapshot: what came before is not awaited any more
         self._unacked.append((Ack(frame.epoch, frame.seq), tuple(key for _, key in frame.moved)))
         self._acknowledge()
-        if absorbed.completed:
+        if applied.completed:
             self._port.send(Synced())
             self._port.send(self._heartbeat())
 

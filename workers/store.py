@@ -37,7 +37,7 @@ class Gap(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Absorbed:
+class AppliedFrame:
     """What a frame did: the objects that changed, and whether a snapshot became complete."""
 
     changed: list[Name]
@@ -85,7 +85,7 @@ class Store:
     def names(self) -> list[Name]:
         return [(kind, key) for kind, known in self._objects.items() for key in known]
 
-    def absorb(self, frame: Objects) -> Absorbed:
+    def apply(self, frame: Objects) -> AppliedFrame:
         """Take in a frame of objects; raises `Gap` when one before it is missing."""
         if frame.epoch != self._epoch:
             self._epoch, self._seq, self._coming = frame.epoch, 0, {}
@@ -102,13 +102,13 @@ class Store:
         ]
         if self._coming is None:
             changed = [name for name, new in news if self._take(name, new)]
-            return Absorbed(changed, completed=False)
+            return AppliedFrame(changed, completed=False)
         for name, new in news:
             if new:
                 self._coming[name] = new
             else:
                 self._coming.pop(name, None)
-        return self._complete() if frame.complete else Absorbed([], completed=False)
+        return self._complete() if frame.complete else AppliedFrame([], completed=False)
 
     def wrote(self, kind: str, key: str, answer: Json) -> None:
         """Remember what a write of ours answered; older entries of a frame are ignored."""
@@ -128,7 +128,7 @@ class Store:
             with suppress(TimeoutError), self._deadlines.within(seconds):
                 await echo.wait()
 
-    def _complete(self) -> Absorbed:
+    def _complete(self) -> AppliedFrame:
         """The snapshot replaces everything but the answers to our own writes that are newer."""
         coming, self._coming = self._coming or {}, None
         gone = [name for name in self.names() if name not in coming]
@@ -136,7 +136,7 @@ class Store:
             self._take(name, None)
         for name, new in coming.items():
             self._take(name, new)
-        return Absorbed([*coming, *gone], completed=True)
+        return AppliedFrame([*coming, *gone], completed=True)
 
     def _take(self, name: Name, new: Versioned | None) -> bool:
         """Put what a frame has, which may be what we wrote.

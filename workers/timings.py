@@ -21,7 +21,7 @@ class Timings:
 
     route_list_interval: float = 10.0
     """From one list of routes to the next that Nodes ask for."""
-    doubted_route_list_retry: float = 3.0
+    incomplete_route_list_retry: float = 3.0
     """Until a list of routes that lacks much is read again."""
 
     node_debounce: float = 0.2

@@ -30,7 +30,7 @@ async def _once(place: Site) -> dict[str, float]:
         await add_services(place, SERVICES)
         with Controller(place) as standby:
             await until("the standby is warm", lambda: standby.is_in("standby"))
-            await place.count_anew()
+            await place.count_again()
             began = time.monotonic()
             leader.process.send_signal(signal.SIGTERM)
             await until("the standby leads", lambda: standby.is_in("running"))

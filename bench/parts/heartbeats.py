@@ -43,7 +43,7 @@ def wrong_counts(row: Row) -> list[str]:
 async def watched(place: Site, controller: Controller, period: float) -> Row:
     """One row: heartbeats of all nodes for a while, and what every process did meanwhile."""
     plan = place.plan
-    await place.count_anew()
+    await place.count_again()
     pids = {name: worker["pid"] for name, worker in controller.workers().items() if worker["pid"]}
     pids["supervisor"] = controller.pid
     before, frames = {name: cpu_seconds(pid) for name, pid in pids.items()}, _frames(controller)

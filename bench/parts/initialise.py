@@ -169,7 +169,7 @@ async def prepared(place: Site) -> list[bytes]:
 async def cold(place: Site, number: int, kind: Kind = Controller, *flags: str) -> Run:
     """A controller, from the start of its process."""
     await place.add_nodes(number)
-    await place.count_anew()
+    await place.count_again()
     before, begun = _servers(place), time.monotonic()
     with kind(place, *flags) as controller:
         ended = await place.spectator.until_ready(number, TIMEOUT)
@@ -185,7 +185,7 @@ async def arriving(place: Site, number: int, kind: Kind = Controller, *flags: st
     """A controller which leads already, from the last node created."""
     with kind(place, *flags) as controller:
         await controller.until_leading()
-        await place.count_anew()
+        await place.count_again()
         spent, before = Cost.of(controller.pid).cpu, _servers(place)
         first = time.monotonic()
         await place.add_nodes(number)
@@ -202,7 +202,7 @@ async def arriving(place: Site, number: int, kind: Kind = Controller, *flags: st
 
 async def _finish(place: Site, controller: Controller | Peer, run: Run, spent: float) -> None:
     """What the run cost, once its last Event is sent; Events follow behind the work."""
-    await controller.until_told()
+    await controller.until_reported()
     cost = Cost.of(controller.pid)
     run.cpu, run.pss = cost.cpu - spent, cost.pss
     run.reads = int((await place.admin.counters())["reads"])

@@ -49,7 +49,7 @@ async def _live(place: Site, leader: Controller, report: Report) -> None:
 async def _fail_over(place: Site, leader: Controller, report: Report) -> None:
     with Controller(place, *REFRESH) as standby:
         await until("the standby is warm", lambda: standby.is_in("standby"))
-        await place.count_anew()
+        await place.count_again()
         began = time.monotonic()
         leader.process.send_signal(signal.SIGTERM)
         await until("the standby leads", lambda: standby.is_in("running"))
@@ -61,7 +61,7 @@ async def _fail_over(place: Site, leader: Controller, report: Report) -> None:
 async def _refresh(place: Site, leader: Controller, report: Report) -> None:
     """One whole pass over all nodes, after the one that is under way."""
     await _next_pass(leader)
-    await place.count_anew()
+    await place.count_again()
     before = sum(map(cpu_seconds, family(leader.pid)))
     await _next_pass(leader)
     spent = sum(map(cpu_seconds, family(leader.pid))) - before

@@ -38,7 +38,7 @@ async def new_nodes(place: Site) -> Row:
 
 async def _changed_labels(place: Site) -> Row:
     """The beta label of a zone goes wrong; it is made to agree with the GA one."""
-    await place.count_anew()
+    await place.count_again()
     names = [f"vm-{number}" for number in range(1, SAMPLES + 1)]
     for name in names:
         body = {"metadata": {"labels": {BETA_ZONE: "wrong"}}}

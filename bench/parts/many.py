@@ -24,12 +24,12 @@ async def measure(plan: Plan) -> Measured:
     plan = replace(plan, sizes=(report.nodes,))
     async with site(plan) as place:
         await place.add_nodes(plan.most)
-        await place.count_anew()
+        await place.count_again()
         began = time.monotonic()
         with Controller(place) as controller:
             wall = await place.spectator.until_ready(plan.most) - began
             report.add("cold, s", wall)
-            await controller.until_told()
+            await controller.until_reported()
             await _add_costs(place, controller, report)
     async with site(plan) as place:
         await place.add_nodes(plan.most)

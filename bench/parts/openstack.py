@@ -284,13 +284,13 @@ class Place:
 
     async def have_networks(self) -> bool:
         nodes = await self._list_nodes()
-        told = (
+        reported = (
             condition["status"] == "False"
             for node in nodes
             for condition in node["status"]["conditions"]
             if condition["type"] == "NetworkUnavailable"
         )
-        return len(nodes) == sum(1 for is_there in told if is_there)
+        return len(nodes) == sum(1 for is_there in reported if is_there)
 
     async def have_all(self) -> bool:
         return (

@@ -27,7 +27,7 @@ async def measure(plan: Plan) -> Measured:
 async def _routed(place: Site, number: int) -> Row:
     """Everything from the start of the process, with nodes to initialise as well."""
     await place.add_nodes(number, has_pod_network=True)
-    await place.count_anew()
+    await place.count_again()
     began = time.monotonic()
     with Controller(place, *FLAGS) as controller:
         ready = await place.spectator.until_ready(number) - began
@@ -37,7 +37,7 @@ async def _routed(place: Site, number: int) -> Row:
 
         await until_so("every route was made", are_made)
         routed = time.monotonic() - began
-        await controller.until_told()
+        await controller.until_reported()
         calls, writes = await place.cloud_calls(), place.writes()
         return {
             "nodes": number,

@@ -32,7 +32,7 @@ async def measure(plan: Plan) -> Measured:
         rows.append(await watch.row("Services made", lambda: add_services(place, plan.services)))
         rows.append(await watch.row("a node joins", lambda: _join(place, joiner)))
         rows.append(await watch.row("it leaves", lambda: _leave(place, joiner)))
-        compared = [await watch.restarted(), await watch.started_anew()]
+        compared = [await watch.restarted(), await watch.started_again()]
     broken = [
         f"{row['what']}: {row['cloud writes']} cloud writes for {plan.services} balancers"
         for row in rows
@@ -54,7 +54,7 @@ class Watch:
 
     async def row(self, what: str, act: Callable[[], Awaitable[object]]) -> Row:
         place, services = self._place, self._place.plan.services
-        await place.count_anew()
+        await place.count_again()
         before, began = Cost.of(self._controller.pid).cpu, time.monotonic()
         await act()
 
@@ -68,7 +68,7 @@ class Watch:
     async def restarted(self) -> Row:
         """The row of a service worker that starts anew, until it has compared every balancer."""
         place, controller = self._place, self._controller
-        await place.count_anew()
+        await place.count_again()
         old, began = controller.workers()["service"]["pid"], time.monotonic()
         await asyncio.to_thread(controller.ask, "restart", worker="service")
 
@@ -77,11 +77,11 @@ class Watch:
         spent = cpu_seconds(controller.workers()["service"]["pid"])
         return await self._row("a service worker starts anew", seconds, spent)
 
-    async def started_anew(self) -> Row:
+    async def started_again(self) -> Row:
         """The row of a supervisor that starts after the one before has stopped in order."""
         place = self._place
         await asyncio.to_thread(self._controller.end)
-        await place.count_anew()
+        await place.count_again()
         began = time.monotonic()
         with Controller(place) as controller:
             await self._until_compared(controller, None)

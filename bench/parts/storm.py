@@ -41,7 +41,7 @@ async def _storm(place: Site, number: int) -> Row:
                 f"/api/v1/nodes/{node['name']}/status", STRATEGIC_PATCH, body
             ),
         )
-        await place.count_anew()
+        await place.count_again()
         before, began = Cost.of(controller.pid).cpu, time.monotonic()
         await asyncio.sleep(ROUNDS * ROUND)
         seconds = time.monotonic() - began

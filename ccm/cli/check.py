@@ -73,11 +73,11 @@ def _table(results: "Sequence[CheckResult]") -> "Table":
         table.add_column(column, no_wrap=column != "finding", overflow="fold")
     for result in results:
         for number, finding in enumerate(result.findings):
-            told = Text(printable(finding.message))
+            reported = Text(printable(finding.message))
             if finding.remedy:
-                told.append("\n→", "dim").append(f" {printable(finding.remedy)}")
+                reported.append("\n→", "dim").append(f" {printable(finding.remedy)}")
             name = result.name if not number else ""
-            table.add_row(name, Text(finding.state, COLOURS[finding.state]), told)
+            table.add_row(name, Text(finding.state, COLOURS[finding.state]), reported)
     return table
 
 

@@ -12,7 +12,7 @@ STEADY_TIME = 10.0  # seconds of running after which earlier deaths are forgotte
 class WorkerState(StrEnum):
     """Where a worker is in its life, as `status` shows it."""
 
-    STARTING = "starting"  # the process exists, it has not said hello
+    STARTING = "starting"  # the process exists, it has not connected
     SYNCING = "syncing"  # it is receiving its snapshot
     STANDBY = "standby"  # it has its snapshot, and this replica does not lead
     RUNNING = "running"
@@ -27,16 +27,16 @@ class WorkerEvent(StrEnum):
     """What happens to a worker."""
 
     STARTED = "started"
-    SAID_HELLO = "said hello"
+    CONNECTED = "connected"
     SYNCED = "synced"
     STARTED_LEADING = "started leading"
     STOPPED_LEADING = "stopped leading"
-    TOLD_TO_DRAIN = "told to drain"
+    DRAIN_SENT = "drain sent"
     DIED = "died"
     REFUSED = "refused to start"
     NOT_NEEDED = "not needed"
     NOT_SPAWNED = "not spawned"
-    ENDED = "ended as told"
+    ENDED = "drained"
 
 
 _ALIVE = (WorkerState.STARTING, WorkerState.SYNCING, WorkerState.STANDBY, WorkerState.RUNNING)
@@ -46,12 +46,12 @@ TABLE: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
     (WorkerState.STOPPED, WorkerEvent.STARTED): WorkerState.STARTING,
     (WorkerState.FAILED, WorkerEvent.STARTED): WorkerState.STARTING,
     (WorkerState.SKIPPED, WorkerEvent.STARTED): WorkerState.STARTING,
-    (WorkerState.STARTING, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
+    (WorkerState.STARTING, WorkerEvent.CONNECTED): WorkerState.SYNCING,
     (WorkerState.SYNCING, WorkerEvent.SYNCED): WorkerState.STANDBY,
     (WorkerState.STANDBY, WorkerEvent.STARTED_LEADING): WorkerState.RUNNING,
     (WorkerState.RUNNING, WorkerEvent.STOPPED_LEADING): WorkerState.STANDBY,
-    (WorkerState.RUNNING, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
-    (WorkerState.STANDBY, WorkerEvent.SAID_HELLO): WorkerState.SYNCING,
+    (WorkerState.RUNNING, WorkerEvent.CONNECTED): WorkerState.SYNCING,
+    (WorkerState.STANDBY, WorkerEvent.CONNECTED): WorkerState.SYNCING,
     **{
         (state, WorkerEvent.NOT_SPAWNED): WorkerState.BACKOFF
         for state in (
@@ -61,7 +61,7 @@ TABLE: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
             WorkerState.SKIPPED,
         )
     },
-    **{(state, WorkerEvent.TOLD_TO_DRAIN): WorkerState.DRAINING for state in _ALIVE},
+    **{(state, WorkerEvent.DRAIN_SENT): WorkerState.DRAINING for state in _ALIVE},
     **{(state, WorkerEvent.DIED): WorkerState.BACKOFF for state in _ALIVE},
     (WorkerState.DRAINING, WorkerEvent.DIED): WorkerState.STOPPED,
     (WorkerState.DRAINING, WorkerEvent.ENDED): WorkerState.STOPPED,

@@ -294,7 +294,7 @@ DELETION_RULES = (
         DeletionDecision.HELD,
         lambda node: node.cluster.is_frozen,
         "A person froze deletions, or the state file cannot be read or written.",
-        "`ccm-supervisor deletions` says who and why; mend it, then `deletions allow`.",
+        "`ccm-supervisor deletions` says who and why; fix it, then `deletions allow`.",
     ),
     DeletionRule(
         Reason.MANY_VANISHED,

@@ -122,7 +122,7 @@ class Children:
         process.end_proof("")
         if process is child.current:
             child.last_faults = []
-            self.transition(child, WorkerEvent.SAID_HELLO)
+            self.transition(child, WorkerEvent.CONNECTED)
 
     def on_synced(self, child: Child, process: WorkerProcess) -> None:
         """A process has its snapshot; a successor now takes over."""
@@ -292,7 +292,7 @@ class Children:
 
     def _drain(self, child: Child, process: WorkerProcess, seconds: float) -> None:
         if process is child.current:
-            self.transition(child, WorkerEvent.TOLD_TO_DRAIN)
+            self.transition(child, WorkerEvent.DRAIN_SENT)
         if process.said_hello:
             self._hooks.drain(process.ident, seconds)
         else:

@@ -35,7 +35,7 @@ class HealthChecks:
         self._informer, self._children, self._is_stopping = informer, children, is_stopping
 
     def alive(self) -> Iterator[HealthChecker]:
-        """What only a new process can mend; also `/healthz`, which upstream's probes use."""
+        """What only a new process can fix; also `/healthz`, which upstream's probes use."""
         yield HealthChecker(PING, lambda: None)
         if self._settings.leader_elect:
             yield HealthChecker("leaderElection", self._election)

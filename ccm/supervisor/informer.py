@@ -248,7 +248,7 @@ class Reflector:
         self._task: asyncio.Task[None] | None = None
         self._is_watching = False  # a list is complete, and its watch is followed
         self._alive_at = self._moved_at = time.monotonic()
-        self._failure, self._failed_at, self._told_at = "", 0.0, 0.0
+        self._failure, self._failed_at, self._reported_at = "", 0.0, 0.0
         self._lists = self.malformed = 0
 
     def store(self, kind: str, paths: tuple[FieldPath, ...]) -> ProjectedStore:
@@ -373,12 +373,12 @@ class Reflector:
         now = time.monotonic()
         if self._failure != why:
             log.warning("watch interrupted", extra={"kind": self._kind, "why": why})
-            self._told_at = now
-        elif now - self._told_at >= SUMMARY_INTERVAL:
+            self._reported_at = now
+        elif now - self._reported_at >= SUMMARY_INTERVAL:
             seconds = round(now - self._failed_at)
             fields = {"kind": self._kind, "why": why, "seconds": seconds}
             log.warning("watch still interrupted", extra=fields)
-            self._told_at = now
+            self._reported_at = now
         self._failure = why
 
     def _on_alive(self) -> None:

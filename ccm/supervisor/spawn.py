@@ -85,11 +85,11 @@ def _fork(spec: WorkerSpec, connection: Any) -> int:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        told = pipe.read()
+        reported = pipe.read()
     os.waitpid(middle, 0)
-    if not told:
+    if not reported:
         raise OSError("no process is to be had")
-    return int(told)
+    return int(reported)
 
 
 def _become_worker(spec: WorkerSpec) -> None:

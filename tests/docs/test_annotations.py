@@ -38,8 +38,8 @@ def _literal(node: ast.expr) -> Any:
 
 def test_every_annotation_of_the_code_has_a_row_and_no_other_has() -> None:
     assert len(BY_NAME) == len(rows())
-    told = {cloud: {name for of, name in BY_NAME if of == cloud} for cloud in CLOUDS}
-    assert told == {cloud: set(known.names) for cloud, known in CLOUDS.items()}
+    reported = {cloud: {name for of, name in BY_NAME if of == cloud} for cloud in CLOUDS}
+    assert reported == {cloud: set(known.names) for cloud, known in CLOUDS.items()}
 
 
 @pytest.mark.parametrize("cloud", FOLDERS)
@@ -78,5 +78,5 @@ def test_the_examples_for_aws_have_an_effect(elb_type: str) -> None:
 
 
 def test_the_tables_of_the_page_are_made_from_the_rows() -> None:
-    _, heading, told = (DOCS / "annotations.md").read_text().partition("## ")
-    assert heading + told == "\n".join(tables()), "make docs"
+    _, heading, reported = (DOCS / "annotations.md").read_text().partition("## ")
+    assert heading + reported == "\n".join(tables()), "make docs"

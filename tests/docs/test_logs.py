@@ -26,5 +26,5 @@ def _texts(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("table", ["done", "failing"])
 def test_every_message_is_one_of_the_code(table: str) -> None:
-    told = {name for row in table_rows("logs.md", table)[1:] for name in CODE.findall(row[0])}
-    assert told - constants() == set()
+    reported = {name for row in table_rows("logs.md", table)[1:] for name in CODE.findall(row[0])}
+    assert reported - constants() == set()

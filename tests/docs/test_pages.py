@@ -97,11 +97,11 @@ def _options() -> Iterator[str]:
             yield from option.opts
 
 
-def test_every_alert_has_a_paragraph_where_it_points_and_no_other_is_told() -> None:
+def test_every_alert_has_a_paragraph_where_it_points_and_no_other_is_reported() -> None:
     groups = yaml.safe_load((ROOT / "deploy" / "alerts.yaml").read_text())["groups"]
     rules = {rule["alert"]: rule["annotations"] for group in groups for rule in group["rules"]}
-    told = [one for one in Page.read(DOCS / "operations.md").headings if one.startswith("CCM")]
-    assert sorted(told) == sorted(rules)
+    reported = [one for one in Page.read(DOCS / "operations.md").headings if one.startswith("CCM")]
+    assert sorted(reported) == sorted(rules)
     published = "https://ccm-supervisor.example/"
     for annotations in rules.values():
         assert (url := annotations["runbook_url"]).startswith(published)
@@ -118,10 +118,10 @@ def test_the_index_names_every_page() -> None:
 
 def test_the_table_of_states_is_the_one_in_the_code() -> None:
     (_, *events), *states = table_rows("supervision.md", "states")
-    told = {
+    reported = {
         (WorkerState(state), WorkerEvent(event)): WorkerState(after)
         for state, *cells in states
         for event, after in zip(events, cells, strict=True)
         if after
     }
-    assert told == TABLE
+    assert reported == TABLE

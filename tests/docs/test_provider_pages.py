@@ -27,7 +27,7 @@ def blocks_of(provider: str) -> list[str]:
     return re.findall(r"^```(?:yaml|ini)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
-def told_keys(provider: str) -> set[str]:
+def reported_keys(provider: str) -> set[str]:
     """What stands in the first column of the table of its page."""
     page = (DOCS / "providers" / f"{provider}.md").read_text()
     table = page.split("## Configuration")[1].split("\n## ")[0]
@@ -72,7 +72,7 @@ def test_the_table_of_digitalocean_has_every_key() -> None:
         for section, kind in digitalocean.SECTIONS.items()
         for key in keys_of(kind)
     }
-    assert told_keys("digitalocean") == keys
+    assert reported_keys("digitalocean") == keys
 
 
 def test_the_table_of_proxmox_has_every_key() -> None:
@@ -81,7 +81,7 @@ def test_the_table_of_proxmox_has_every_key() -> None:
     features = {f"features.{key}" for key in {*keys_of(proxmox.FeatureSection, as_named)} - refused}
     network = {f"features.network.{key}" for key in keys_of(proxmox.AddressSection, as_named)}
     cluster = {*keys_of(proxmox.ClusterSection, as_named)} - refused
-    assert told_keys("proxmox") == {"clusters"} | cluster | features | network
+    assert reported_keys("proxmox") == {"clusters"} | cluster | features | network
 
 
 def test_the_table_of_vsphere_has_every_key() -> None:
@@ -89,8 +89,8 @@ def test_the_table_of_vsphere_has_every_key() -> None:
     keys = {*keys_of(vsphere.GlobalSection, as_yaml), "vcenter", "labels", "nodes"} - {
         "insecureFlag"
     }
-    told = told_keys("vsphere")
-    assert keys <= told
+    reported = reported_keys("vsphere")
+    assert keys <= reported
     page = (DOCS / "providers" / "vsphere.md").read_text()
     assert [key for key in keys_of(vsphere.NodeSection, as_yaml) if f"`{key}`" not in page] == []
 

@@ -62,8 +62,8 @@ async def test_rights_that_are_revoked_while_leading_and_come_back(
         await until("it stops leading", lambda: "leadership suspended" in log())
         await env.add_nodes(3)
         with Supervisor(as_account, name="started-meanwhile") as standby:
-            told = await until("it waits", partial(waits_for_access, standby))
-            assert "grant this identity the rights" in told
+            reported = await until("it waits", partial(waits_for_access, standby))
+            assert "grant this identity the rights" in reported
             cluster.service_account_kubeconfig("access", account, RULES)
             await env.nodes.until_initialized(3)
             await until("it stands by", lambda: standby.is_in("standby"))

@@ -94,7 +94,7 @@ def test_an_object_can_be_named_as_kubectl_names_it(directory: Path, words: list
 
 
 @pytest.mark.parametrize("words", [["node/vm-77"], ["svc/no"], ["pv", "none"]])
-def test_what_is_not_there_is_told_by_the_exit_code(directory: Path, words: list[str]) -> None:
+def test_the_exit_code_reports_what_is_missing(directory: Path, words: list[str]) -> None:
     done = typed("explain", *words, f"--runtime-dir={directory}/run")
     assert done.exit_code == 1
     assert "no worker here knows a" in done.stderr

@@ -28,16 +28,16 @@ async def test_a_node_of_any_worker_gets_nothing_of_a_machine_that_an_older_one_
             body = registration(each)
             body["spec"]["providerID"] = victim.provider_id
             await env.api.post(NODES, body)
-        told = {(each, "DuplicateProviderID") for each in HOSTILE}
+        reported = {(each, "DuplicateProviderID") for each in HOSTILE}
 
-        async def are_told() -> bool:
-            return told <= await env.warnings()
+        async def are_reported() -> bool:
+            return reported <= await env.warnings()
 
         async def initialized() -> list[str]:
             nodes = [Node(item) for item in (await env.api.get(NODES))["items"]]
             return [node.name for node in nodes if not node.is_uninitialized or node.addresses]
 
-        await until("all told", are_told)
+        await until("all told", are_reported)
         assert await initialized() == [name]
         await env.api.request("DELETE", f"{NODES}/{name}")
         (successor,) = await until("another has the machine", initialized)

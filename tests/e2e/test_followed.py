@@ -98,17 +98,17 @@ async def test_a_first_start_goes_as_the_page_says(
     flags, _, rights = read("Flags and rights").partition('"\n')
     start, _, look = read("Start, and look").partition("\n")
     try:
-        told = await asyncio.to_thread(desk, f'{flags}"\n{rights}\n{read("Before the start")}')
-        assert "20 checks" in told
-        assert "spec.providerID: simulated://" in told
+        reported = await asyncio.to_thread(desk, f'{flags}"\n{rights}\n{read("Before the start")}')
+        assert "20 checks" in reported
+        assert "spec.providerID: simulated://" in reported
         with Started(f'{flags}"\nexec {start}', env, variables) as supervisor:
             await until("it leads", supervisor.is_leading)
             await until("nodes are initialized", env.are_initialized)
-            told = await asyncio.to_thread(desk, look)
-            assert ": is leader" in told
-            assert "readyz check passed" in told
-            assert "node-0 (running): initialized" in told
-            assert "service (running): " in told
+            reported = await asyncio.to_thread(desk, look)
+            assert ": is leader" in reported
+            assert "readyz check passed" in reported
+            assert "node-0 (running): initialized" in reported
+            assert "service (running): " in reported
             assert supervisor.end() == 0
     finally:
         await asyncio.to_thread(desk, f'{flags}"\n{UNDO}')

@@ -101,7 +101,7 @@ def test_another_one_is_the_same(image: tuple[Path, Path], tmp_path: Path) -> No
     assert [p.read_bytes() for p in make_image(tmp_path)] == [p.read_bytes() for p in image]
 
 
-def test_what_it_is_made_of_is_told_in_a_valid_form(image: tuple[Path, Path]) -> None:
+def test_its_contents_are_reported_in_a_valid_form(image: tuple[Path, Path]) -> None:
     needed(find_spec("cyclonedx"), "run: pip install --require-hashes -r requirements/release.txt")
     text = image[1].read_text()
     assert invalid_bill(text) == ""

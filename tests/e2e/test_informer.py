@@ -71,7 +71,7 @@ CASES = {
     "odd": (Fault(each_line=before_each(ODD)), len(ODD)),
     "nameless": (Fault(each_line=before_each(NAMELESS)), len(NAMELESS)),
 }
-"""Faults, and how many times the supervisor runs into each before it is mended."""
+"""Faults, and how many times the supervisor runs into each before it is fixed."""
 RELISTED = {"410", "410-event", "odd", "nameless"}
 CONTINUED = {"reset", "429", "500", "refused", "early-end", "late"}
 PAUSES = {"429": 0.95, "500": 0.8, "early-end": 0.95}

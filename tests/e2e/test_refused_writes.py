@@ -29,7 +29,7 @@ def refused(cluster: RealCluster) -> int:
     return sum(e.resource == "nodes" and e.is_write and e.code in (403, 422) for e in entries)
 
 
-async def told(env: Environment, reason: str) -> dict[str, str]:
+async def reported(env: Environment, reason: str) -> dict[str, str]:
     """The messages of Events with this reason, by Node."""
     items = (await env.api.get(EVENTS, {"limit": "2000"}))["items"]
     found = [item for item in items if item["reason"] == reason]
@@ -74,7 +74,7 @@ async def test_nodes_with_impossible_labels_are_initialized_without_them(env: En
             return len(there) == COUNT and not any(node.is_uninitialized for node in there)
 
         await until("all Nodes are usable", initialized)
-        messages = await until("they are told", lambda: all_told(env, "LabelLeftOut", odd))
+        messages = await until("they are told", lambda: all_reported(env, "LabelLeftOut", odd))
     assert refused(env.cluster) == before
     for name, message in messages.items():
         assert "'m5 large'" in message
@@ -82,12 +82,12 @@ async def test_nodes_with_impossible_labels_are_initialized_without_them(env: En
         assert env.nodes.nodes[name].labels["topology.kubernetes.io/region"] == "region-1"
 
 
-async def all_told(env: Environment, reason: str, names: set[str]) -> dict[str, str]:
-    messages = await told(env, reason)
+async def all_reported(env: Environment, reason: str, names: set[str]) -> dict[str, str]:
+    messages = await reported(env, reason)
     return messages if messages.keys() >= names else {}
 
 
-async def test_a_policy_that_denies_is_told_and_costs_a_write_a_node(env: Environment) -> None:
+async def test_a_policy_that_denies_is_reported_and_costs_a_write_a_node(env: Environment) -> None:
     before = refused(env.cluster)
     expression = "!has(object.metadata.labels) || !('no' in object.metadata.labels)"
     async with policy(env, expression):
@@ -99,7 +99,7 @@ async def test_a_policy_that_denies_is_told_and_costs_a_write_a_node(env: Enviro
         with env.supervisor():
             began = time.monotonic()
             messages = await until(
-                "they are told", lambda: all_told(env, "WriteRefused", set(names))
+                "they are told", lambda: all_reported(env, "WriteRefused", set(names))
             )
             await env.add_nodes(10, first=1000)
             await env.nodes.until_initialized(10)
@@ -148,7 +148,7 @@ async def test_two_writers_of_one_status_do_not_fight(env: Environment) -> None:
             await until("they fight", lambda: len(reverts) >= REVERTS)
             await until_renewed(env.api)
         assert len(reverts) < 10
-        [message] = (await told(env, "WriteReverted")).values()
+        [message] = (await reported(env, "WriteReverted")).values()
         assert message.startswith("'test', by managedFields, sets /status/loadBalancer back")
         await until("it is written again", is_ours)
         assert supervisor.log.read_text().count("writes reverted") == 1

@@ -36,7 +36,7 @@ class Installed(Supervisor):
 
 
 @pytest.mark.real
-def test_workers_that_start_anew_import_nothing_from_there(
+def test_workers_that_start_again_import_nothing_from_there(
     hostile: Path, where: Where, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(hostile)

@@ -31,7 +31,7 @@ def test_the_sandbox_stops_and_ends_machines_and_tells_what_each_worker_does(
         try:
             for line in running.stdout:
                 lines.append(line.rstrip())
-                missing = [told for told in missing if told not in line]
+                missing = [reported for reported in missing if reported not in line]
                 if not missing or deadline.has_passed():
                     break
         finally:

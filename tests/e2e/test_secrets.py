@@ -32,7 +32,7 @@ KINDS = ("nodes", "services", "events", "persistentvolumes", "configmaps")
 FAULTS = ("denied", "error", "garbage", "reset", "throttle")
 
 
-async def test_no_secret_is_ever_told(env: Environment) -> None:
+async def test_no_secret_is_ever_reported(env: Environment) -> None:
     config = env.directory / "canary.conf"
     config.write_text(f"[Global]\nurl = {env.cloud.url}\ntoken = {CANARY}\nread-rate = 200\n")
     reserved = ReservedPort()

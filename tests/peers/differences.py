@@ -59,12 +59,12 @@ def read_rows(cloud: str) -> list[Row]:
 
 def compare(upstream: Picture, ours: Picture) -> Iterator[Difference]:
     """Each difference; of an object that only one side has, nothing but that."""
-    told: set[str] = set()
+    reported: set[str] = set()
     there = [{part for path in side for part in _objects(path)} for side in (upstream, ours)]
     for path in sorted(upstream.keys() | ours.keys()):
         alone = next((one for one in _objects(path) if sum(one in side for side in there) == 1), "")
-        if alone and alone not in told:
-            told.add(alone)
+        if alone and alone not in reported:
+            reported.add(alone)
             yield Difference(alone, *("there" if alone in side else ABSENT for side in there))
         elif not alone and upstream.get(path) != ours.get(path):
             yield Difference(path, upstream.get(path, ABSENT), ours.get(path, ABSENT))

@@ -72,8 +72,8 @@ def _services(world: World) -> Seen:
         yield f"{at} finalizers", one["metadata"].get("finalizers")
         for key, value in one["metadata"].get("annotations", {}).items():
             yield f"{at} annotation {key}", value
-        told = [event for event in events[name] if event not in ENDS]
-        yield f"{at} events", {*told} - IN_TIME
+        reported = [event for event in events[name] if event not in ENDS]
+        yield f"{at} events", {*reported} - IN_TIME
         yield f"{at} outcome", next((event for event in events[name][::-1] if event in ENDS), None)
 
 
@@ -82,7 +82,7 @@ def _events(world: World, kind: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
     listed = world.request("GET", EVENTS)["items"]
     for event in sorted(listed, key=lambda one: int(one["metadata"]["resourceVersion"])):
-        is_told = event.get("reportingComponent") != ITS_EVENTS
-        if event["involvedObject"]["kind"] == kind and is_told:
+        is_reported = event.get("reportingComponent") != ITS_EVENTS
+        if event["involvedObject"]["kind"] == kind and is_reported:
             found[event["involvedObject"]["name"]].append(f"{event['type']} {event['reason']}")
     return found

@@ -44,7 +44,7 @@ class RealNodes:
 
         await until(f"node {name} is gone", seen)
 
-    async def until_told(self, supervisor: Supervisor, name: str, words: str) -> None:
+    async def until_reported(self, supervisor: Supervisor, name: str, words: str) -> None:
         """Until `explain` says this of a Node."""
 
         async def seen() -> bool:

@@ -98,7 +98,7 @@ def test_a_file_is_read_as_its_controller_reads_it(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         (
             "incus-remote-without-keys.conf",
@@ -115,7 +115,7 @@ def test_a_file_is_read_as_its_controller_reads_it(
             "os-wrongkey.conf:2: is not a section or a key; did you mean auth-url? "
             "write it as key = value; a key has letters, digits and dashes",
         ),
-        ("pve-badyaml.yaml", "pve-badyaml.yaml:6: is not YAML; mend the indent of this line"),
+        ("pve-badyaml.yaml", "pve-badyaml.yaml:6: is not YAML; fix the indent of this line"),
         (
             "px-clusters-block-twice.yaml",
             "px-clusters-block-twice.yaml:3 clusters: "
@@ -138,10 +138,10 @@ def test_a_file_is_read_as_its_controller_reads_it(
         ),
     ],
 )
-def test_what_is_wrong_has_file_line_key_and_remedy(name: str, told: str) -> None:
+def test_what_is_wrong_has_file_line_key_and_remedy(name: str, reported: str) -> None:
     with pytest.raises(ConfigurationFaults) as raised:
         read(name)
-    assert told in str(raised.value).splitlines()
+    assert reported in str(raised.value).splitlines()
 
 
 def test_each_file_is_read() -> None:

@@ -135,7 +135,7 @@ async def test_a_redirection_to_another_host_is_not_followed(cloud: Cloud, name:
 
 
 @pytest.mark.parametrize("name", TRUSTING)
-async def test_a_connection_that_breaks_off_is_told_from_one_that_was_never_made(
+async def test_a_broken_connection_is_distinguished_from_one_that_was_never_made(
     cloud: Cloud, name: str
 ) -> None:
     """After the first nobody knows whether a write was made; after the second it was not."""

@@ -84,8 +84,8 @@ class World:
             for raw in raws
             if raw["kind"] == watched_kind(kind)
         ]
-        absorbed = self.store.absorb(snapshot(*entries, epoch=self._epoch))
-        return [key for name in absorbed.changed for key in self.controller.map_to_keys(*name)]
+        applied = self.store.apply(snapshot(*entries, epoch=self._epoch))
+        return [key for name in applied.changed for key in self.controller.map_to_keys(*name)]
 
     async def reconcile(self, key: str = "") -> Result:
         """One reconcile with what its runner holds meanwhile; raises what the controller raises."""

@@ -76,15 +76,15 @@ class World:
 
     def __init__(self, path: Path, spawns: Spawns, settings: Settings | None = None) -> None:
         self.spawns = spawns
-        self.told: list[tuple[object, ...]] = []
+        self.reported: list[tuple[object, ...]] = []
         self.settings = settings or Settings()
         self.of_controller: dict[str, Settings] = {}
         hooks = Hooks(
-            admit=lambda child, process: self.told.append(("admit", child.name, process.ident)),
-            gone=lambda ident: self.told.append(("gone", ident)),
-            drain=lambda ident, seconds: self.told.append(("drain", ident, seconds)),
-            permit=lambda child: self.told.append(("permit", child.name)),
-            refused=lambda child: self.told.append(("refused", child.name)),
+            admit=lambda child, process: self.reported.append(("admit", child.name, process.ident)),
+            gone=lambda ident: self.reported.append(("gone", ident)),
+            drain=lambda ident, seconds: self.reported.append(("drain", ident, seconds)),
+            permit=lambda child: self.reported.append(("permit", child.name)),
+            refused=lambda child: self.reported.append(("refused", child.name)),
             settings_for=lambda name: self.of_controller.get(name, self.settings),
         )
         self.children = Children(path / "bus", self.settings, SERVER, spawns.start, "cluster")
@@ -94,7 +94,7 @@ class World:
         return self.spawns.count == count
 
     def is_gone(self, process: WorkerProcess) -> bool:
-        return ("gone", process.ident) in self.told
+        return ("gone", process.ident) in self.reported
 
     def start(self, name: str = "node-0", state: WorkerState = WorkerState.STARTING) -> Child:
         """A worker that has come so far."""
@@ -107,7 +107,7 @@ class World:
         child.current.is_synced = state in WORKING
         child.current.heard_at = child.current.started_at = time.monotonic()  # virtual, perhaps
         child.life = Life(state)
-        self.told.clear()
+        self.reported.clear()
         return child
 
 

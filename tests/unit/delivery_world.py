@@ -18,7 +18,7 @@ PROJECTIONS = (Projection("Node", ()), Projection("Service", ()))
 
 
 class Worker:
-    """A receiver: the frames on their way to it, and the store it absorbs them into."""
+    """A receiver: the frames on their way to it, and the store it applies them into."""
 
     def __init__(self) -> None:
         self.store = Store(PROJECTIONS)
@@ -39,7 +39,7 @@ class Worker:
         message = decode(self.in_transit.popleft())
         assert isinstance(message, Objects)
         try:
-            self.completed += self.store.absorb(message).completed
+            self.completed += self.store.apply(message).completed
         except Gap as gap:
             return Resync(str(gap))
         self.moved += [key for _, key in message.moved]

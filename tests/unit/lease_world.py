@@ -218,16 +218,16 @@ class Replica:
         """One of its workers does not run any more; the others take so long to stop acting."""
         self.is_ready, self.down, self.fencing = False, {"node-0": "no credentials"}, fencing
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         self.is_ready, self.down, self.fencing = True, {}, 0.01
 
     def _are_fenced(self) -> bool:
         """Asked while nothing is permitted, from when that was told; ever, if nothing was."""
-        now, (told, end) = asyncio.get_running_loop().time(), [(0.0, 0.0), *self.permits][-1]
+        now, (reported, end) = asyncio.get_running_loop().time(), [(0.0, 0.0), *self.permits][-1]
         assert not end
-        if self.fencing is None or now < told + self.fencing:
+        if self.fencing is None or now < reported + self.fencing:
             return False
-        if self.fenced_at < told:
+        if self.fenced_at < reported:
             self.fenced_at = now
             self.may_act_until = min(self.may_act_until, now + self._grace)
         return True

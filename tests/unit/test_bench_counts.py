@@ -31,7 +31,7 @@ def test_two_writes_a_node_and_a_read_a_page_are_right() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "status"), [(200, 100), (100, 200), (99, 100), (100, 0)])
-def test_a_write_too_many_or_too_few_is_told(nodes: int, status: int) -> None:
+def test_a_write_too_many_or_too_few_is_reported(nodes: int, status: int) -> None:
     [line] = wrong(run(), run(nodes=nodes, status=status), run())
     assert line.startswith(f"cold: {NODES} nodes were initialised with ")
     assert str({"nodes": nodes, "nodes/status": status}) in line
@@ -48,7 +48,7 @@ def test_no_writes_at_all_are_wrong_and_so_are_writes_of_anything_else() -> None
 
 
 @pytest.mark.parametrize("reads", [7, NODES])
-def test_a_read_too_many_is_told_with_what_is_allowed(reads: int) -> None:
+def test_a_read_too_many_is_reported_with_what_is_allowed(reads: int) -> None:
     assert wrong(run(reads=reads)) == [f"cold: {reads} cloud reads for 100 nodes, 6 allowed"]
 
 
@@ -59,7 +59,7 @@ def test_nodes_that_arrive_may_cost_a_read_for_each_batch_that_could_not_wait() 
 
 
 @pytest.mark.parametrize(("column", "count"), [("frames", 4), ("writes", 4), ("cloud calls", 3)])
-def test_what_heartbeats_cost_beyond_the_refresh_is_told(column: str, count: int) -> None:
+def test_what_heartbeats_cost_beyond_the_refresh_is_reported(column: str, count: int) -> None:
     row: Row = {"frames": 0, "writes": 0, "cloud calls": 1, "of them refresh": 1}
     assert heartbeats.wrong_counts(row) == []
     assert heartbeats.wrong_counts({**row, column: count}) == [f"heartbeats made {count} {column}"]

@@ -339,7 +339,7 @@ async def test_nobody_can_take_the_name_of_a_successor(ends: Ends) -> None:
     os.close(write_end)
 
 
-async def test_a_message_that_is_too_large_is_told_by_who_sends_it(
+async def test_the_sender_reports_a_message_that_is_too_large(
     ends: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
     received: list[Message] = []
@@ -347,7 +347,7 @@ async def test_a_message_that_is_too_large_is_told_by_who_sends_it(
     large = Heartbeat({}, {"text": "x" * (9 << 20)})
     assert not port.send(large)
     assert not ends.hub.send("node-0.1", large)
-    told = [vars(each)["why"] for each in caplog.records if each.message == "message not sent"]
-    assert [why[:16] for why in told] == ["Heartbeat: 94372"] * 2
+    reported = [vars(each)["why"] for each in caplog.records if each.message == "message not sent"]
+    assert [why[:16] for why in reported] == ["Heartbeat: 94372"] * 2
     assert port.send(Synced())  # the connection is as it was
     await until(lambda: ("node-0.1", Synced()) in ends.at_hub)

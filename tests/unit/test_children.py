@@ -82,7 +82,7 @@ async def test_a_refusal_counts_for_the_supervisor_while_no_worker_was_ever_up(
     assert (refused, child.life.state) == (["node-0"], WorkerState.FAILED)
 
 
-async def test_a_worker_that_is_down_is_told_with_its_faults(
+async def test_a_worker_that_is_down_is_reported_with_its_faults(
     short_dir: Path, spawns: Spawns
 ) -> None:
     children = new_children(short_dir, spawns)
@@ -181,7 +181,7 @@ async def test_a_worker_that_is_scaled_away_finishes_its_keys_whoever_asks_for_a
     assert (handle(process).done, child.successor) == ([], None)
 
 
-async def test_a_joining_worker_that_starts_anew_may_act_once_it_owns_its_keys(
+async def test_a_joining_worker_that_starts_again_may_act_once_it_owns_its_keys(
     short_dir: Path, spawns: Spawns
 ) -> None:
     """It is in back-off as the move of the keys ends."""

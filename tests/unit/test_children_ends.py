@@ -153,14 +153,14 @@ async def test_what_follows_the_end_of_a_process(
     await until(lambda: child.current is not process and world.spawns.count == starts)
     assert (child.life.state, child.life.deaths) == (state, deaths)
     assert child.last_faults == ["it says why"]
-    assert ("gone", process.ident) in world.told
-    assert (("refused", "node-0") in world.told) == (code == ExitCode.CONFIGURATION)
+    assert ("gone", process.ident) in world.reported
+    assert (("refused", "node-0") in world.reported) == (code == ExitCode.CONFIGURATION)
 
 
 async def test_a_drained_process_is_followed_by_another(world: World) -> None:
     """As when a change of shards was given up."""
     child = world.start(state=WorkerState.RUNNING)
-    world.children.transition(child, WorkerEvent.TOLD_TO_DRAIN)
+    world.children.transition(child, WorkerEvent.DRAIN_SENT)
     handle(child.current).end(ExitCode.OK)
     await until(lambda: world.spawns.count == 2)
     assert (child.life.state, child.life.deaths) == (WorkerState.STARTING, 0)

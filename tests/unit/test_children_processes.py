@@ -43,7 +43,7 @@ async def test_a_process_is_given_all_that_it_needs(world: World, short_dir: Pat
     assert spec.suspicions
     name, _, secret = spec.ident.partition("-0.1-")
     assert (name, len(secret)) == ("node", 16)
-    assert world.told == [("admit", "node-0", spec.ident)]
+    assert world.reported == [("admit", "node-0", spec.ident)]
     process = child.current
     assert process
     assert (process.ident, process.controllers) == (spec.ident, ("cloud-node",))
@@ -68,15 +68,15 @@ async def test_a_restart_in_the_middle_of_work_drains_once_the_successor_has_eve
     assert "is being replaced already" in world.children.restart(child)
     world.children.on_hello(child, new)
     assert (child.life.state, new.said_hello) == (state, True)
-    world.told.clear()
+    world.reported.clear()
     world.children.on_synced(child, new)
-    assert world.told == [("drain", old.ident, SHUTDOWN)]
+    assert world.reported == [("drain", old.ident, SHUTDOWN)]
     assert (handle(old).done, child.life.state) == ([], WorkerState.DRAINING)
     handle(old).end(ExitCode.OK)
     await until(lambda: child.current is new)
     assert (child.successor, child.life.state) == (None, WorkerState.STANDBY)
     assert (handle(old).done, handle(new).done) == (["join 0.5"], [])
-    assert world.told[1:] == [("gone", old.ident), ("permit", "node-0")]
+    assert world.reported[1:] == [("gone", old.ident), ("permit", "node-0")]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ async def test_a_worker_is_synced_with_its_snapshot(world: World) -> None:
     assert world.children.are_up()
     world.children.on_synced(child, process)
     assert (child.life.state, process.is_synced) == (WorkerState.STANDBY, True)
-    assert world.told == []
+    assert world.reported == []
 
 
 async def test_a_worker_is_down_until_it_has_been_up_for_the_steady_time(
@@ -167,7 +167,7 @@ async def test_a_worker_that_is_scaled_away_is_drained_and_forgotten(world: Worl
     process = child.current
     assert process
     world.children.retire(child)
-    assert world.told == [("drain", process.ident, SHUTDOWN)]
+    assert world.reported == [("drain", process.ident, SHUTDOWN)]
     assert (child.life.state, child.is_leaving) == (WorkerState.DRAINING, True)
     assert [*world.children] == [child, other]
     handle(process).end(ExitCode.OK)
@@ -184,7 +184,7 @@ async def test_a_process_that_has_not_said_hello_is_terminated_instead_of_draine
 ) -> None:
     child = world.start()
     world.children.retire(child)
-    assert (handle(child.current).done, world.told) == (["terminate"], [])
+    assert (handle(child.current).done, world.reported) == (["terminate"], [])
 
 
 async def test_a_stop_drains_all_processes_and_waits_for_their_ends(world: World) -> None:
@@ -192,10 +192,10 @@ async def test_a_stop_drains_all_processes_and_waits_for_their_ends(world: World
     world.children.restart(child)
     old, new = child.processes()
     new.said_hello = True
-    world.told.clear()
+    world.reported.clear()
     stopping = asyncio.create_task(world.children.stop_all(7.0))
     await let_run()
-    assert world.told == [("drain", old.ident, 7.0), ("drain", new.ident, 7.0)]
+    assert world.reported == [("drain", old.ident, 7.0), ("drain", new.ident, 7.0)]
     assert handle(other.current).done == ["terminate"]
     assert other.current
     for process in (old, new, other.current):

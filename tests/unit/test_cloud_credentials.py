@@ -45,7 +45,7 @@ def test_what_surrounds_a_secret_is_left_out(
         (b"x" * (1 << 20) + b"x", TOKEN, "more than 1048576 bytes"),
     ],
 )
-def test_what_is_no_secret_is_told_without_the_path(
+def test_what_is_no_secret_is_reported_without_the_path(
     tmp_path: Path, content: bytes | None, form: re.Pattern[str], problem: str
 ) -> None:
     file = tmp_path / "secret"
@@ -98,7 +98,7 @@ async def test_of_many_calls_one_shows_what_is_refused_and_all_hear_since_when()
     assert {error.source for error in errors if isinstance(error, Unauthenticated)} == {"place"}
 
 
-async def test_what_changed_is_shown_at_once_and_another_refusal_begins_anew() -> None:
+async def test_what_changed_is_shown_at_once_and_another_refusal_begins_again() -> None:
     account = (cloud := Cloud()).account()
     for cloud.file in ("wrong", "wrong", "other", "other", "right", "right"):
         try:

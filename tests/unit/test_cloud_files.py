@@ -29,13 +29,13 @@ def test_a_file_that_can_be_read_is_no_fault(tmp_path: Path) -> None:
         ("zero\0", "cannot be read: its name has a null character"),
     ],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, name: str, words: str) -> None:
+def test_what_is_wrong_is_reported(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "file").touch()
     assert why_unreadable(f"{tmp_path}/{name}") == words
     assert words in why_no_certificate(f"{tmp_path}/{name}")
 
 
-def test_a_directory_that_is_not_ours_is_told_and_no_bug(
+def test_a_directory_of_another_owner_is_reported_and_is_no_bug(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(path: object) -> None:
@@ -46,16 +46,16 @@ def test_a_directory_that_is_not_ours_is_told_and_no_bug(
 
 
 @pytest.mark.parametrize("content", ["a password by mistake", ""])
-def test_a_file_without_a_certificate_is_told(tmp_path: Path, content: str) -> None:
+def test_a_file_without_a_certificate_is_reported(tmp_path: Path, content: str) -> None:
     file = tmp_path / "ca.pem"
     file.write_text(content)
     assert why_no_certificate(str(file)) == f"is {str(file)!r}, which holds no certificate in PEM"
 
 
-def test_a_certificate_that_is_not_believed_names_the_key() -> None:
+def test_a_certificate_that_is_not_trusted_names_the_key() -> None:
     wrong = ssl.SSLCertVerificationError()
     wrong.verify_message = "self-signed certificate"
-    told = what_broke(wrong, "ca-file")
-    assert told.startswith("the certificate is not trusted: self-signed certificate")
-    assert "ca-file" in told
+    reported = what_broke(wrong, "ca-file")
+    assert reported.startswith("the certificate is not trusted: self-signed certificate")
+    assert "ca-file" in reported
     assert what_broke(OSError("gone"), "ca-file") == "OSError: gone"

@@ -164,7 +164,7 @@ async def test_a_call_that_was_given_up_is_counted(gate: WorkerGate) -> None:
 
 @pytest.mark.parametrize("seconds", [7.0, None])
 @pytest.mark.parametrize("is_blocking", [False, True])
-async def test_a_throttling_answer_is_told_to_everybody(
+async def test_a_throttling_answer_is_reported_to_all_workers(
     gate: WorkerGate, grants: GrantSource, seconds: float | None, is_blocking: bool
 ) -> None:
     with pytest.raises(Throttled):
@@ -173,7 +173,7 @@ async def test_a_throttling_answer_is_told_to_everybody(
     assert grants.throttles == [("read", seconds, GRANTED)]
 
 
-async def test_what_an_answer_says_is_left_is_told_to_everybody(
+async def test_the_remaining_quota_of_an_answer_is_reported_to_all_workers(
     gate: WorkerGate, grants: GrantSource
 ) -> None:
     gate.report_remaining("read", 3, 60.0)
@@ -181,7 +181,7 @@ async def test_what_an_answer_says_is_left_is_told_to_everybody(
 
 
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -math.inf])
-async def test_numbers_of_an_answer_that_are_none_are_told_to_nobody(
+async def test_invalid_numbers_of_an_answer_are_not_reported(
     gate: WorkerGate, grants: GrantSource, seconds: float
 ) -> None:
     """Else the supervisor would reckon with them."""

@@ -48,7 +48,7 @@ async def test_what_it_holds_is_text() -> None:
         ({"data": {"a": "!"}}, Denied),
     ],
 )
-async def test_what_cannot_be_read_is_told(answer: Any, kind: type[CloudError]) -> None:
+async def test_what_cannot_be_read_is_reported(answer: Any, kind: type[CloudError]) -> None:
     with pytest.raises(CloudError, match="Secret n/s") as raised:
         await secret_reader(cast(Kube, Server(answer)))("n", "s")
     assert type(raised.value) is kind

@@ -161,7 +161,7 @@ def test_every_priority_has_its_share_under_endless_demand_of_all() -> None:
     st.integers(1, 50),
     st.lists(st.builds(request, st.text("abc"), st.sampled_from(Priority)), max_size=60),
 )
-def test_everything_there_is_is_given_while_somebody_waits(
+def test_everything_there_is_is_given_while_someone_waits(
     burst: int, pending: list[PendingRequest]
 ) -> None:
     found = granted(bucket(burst=burst), pending, 100.0, FairQueue())

@@ -59,7 +59,7 @@ def died(life: Life, ran_for: float) -> Life:
     now = life.since
     for event in (
         WorkerEvent.STARTED,
-        WorkerEvent.SAID_HELLO,
+        WorkerEvent.CONNECTED,
         WorkerEvent.SYNCED,
         WorkerEvent.STARTED_LEADING,
     ):

@@ -166,7 +166,7 @@ def test_a_frame_that_is_just_long_enough_is_closed() -> None:
     assert len(world.worker.in_transit) == 3
 
 
-def test_a_key_that_moves_away_is_named_although_a_snapshot_begins_anew() -> None:
+def test_a_key_that_moves_away_is_named_although_a_snapshot_begins_again() -> None:
     world = World().listed()
     world.put("a", 1)
     world.settle()

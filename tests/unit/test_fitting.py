@@ -95,8 +95,8 @@ def test_the_status_that_is_watched_fits_with_all_its_troubles(width: int, heigh
     facts["workers"] += [worker(f"node-{number}") for number in range(2, 64)]
     facts["budget"] = dict.fromkeys(map(str, range(9)), HEALTHY["budget"]["read"])
     shown = "\n".join(lines(Fitted(status_view(facts)), width, height))
-    for told in ("is leader", "node-1", "--cloud-config: is not there", "vm-0", "Cloud budget"):
-        assert told in shown
+    for reported in ("is leader", "node-1", "--cloud-config: is not there", "vm-0", "Cloud budget"):
+        assert reported in shown
     assert "Pending (" in shown
 
 

@@ -76,7 +76,7 @@ class Nodes:
 
 
 class Worker:
-    """A worker that absorbs and acknowledges its frames, unless it is away."""
+    """A worker that applies and acknowledges its frames, unless it is away."""
 
     def __init__(self, shared: SharedInformer, name: str, *projections: Projection) -> None:
         self.store = Store(projections)
@@ -94,7 +94,7 @@ class Worker:
             return False
         message = decode(frame)
         assert isinstance(message, Objects)
-        self.is_synced |= self.store.absorb(message).completed
+        self.is_synced |= self.store.apply(message).completed
         loop = asyncio.get_running_loop()
         loop.call_soon(self._informer.acknowledge, self.name, message.epoch, message.seq)
         return True
@@ -266,8 +266,8 @@ async def test_an_object_that_is_too_large_for_a_frame_stays_what_it_was(
         nodes.say("MODIFIED", node("a", 101, **{"is": large}))
         nodes.say("ADDED", node("c", **{"is": 3}))
         await until(lambda: worker.labels() == {"a": 1, "c": 3})
-    told = [record for record in caplog.records if record.message == "object skipped"]
-    assert [vars(record)["key"] for record in told] == ["b", "a"]
+    reported = [record for record in caplog.records if record.message == "object skipped"]
+    assert [vars(record)["key"] for record in reported] == ["b", "a"]
 
 
 async def test_status_tells_how_long_the_api_server_has_been_silent(
@@ -296,7 +296,7 @@ async def test_status_tells_how_long_the_api_server_has_been_silent(
     ]
 
 
-async def test_a_watch_that_stays_interrupted_is_told_again(
+async def test_a_watch_that_stays_interrupted_is_reported_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccm.supervisor.informer.SUMMARY_INTERVAL", 0.02)
@@ -305,8 +305,11 @@ async def test_a_watch_that_stays_interrupted_is_told_again(
     async with world(nodes) as (here, _):
         here.worker("w", LABELS)
         await until(lambda: caplog.messages.count("watch still interrupted") > 2)
-    told = next(vars(one) for one in caplog.records if one.message == "watch still interrupted")
-    assert (told["kind"], told["why"]) == ("Node", "the API server answered 500 InternalError: no")
+    reported = next(vars(one) for one in caplog.records if one.message == "watch still interrupted")
+    assert (reported["kind"], reported["why"]) == (
+        "Node",
+        "the API server answered 500 InternalError: no",
+    )
 
 
 async def test_silence_from_the_beginning_counts() -> None:

@@ -66,7 +66,7 @@ async def test_an_error_answer_is_an_error_with_the_servers_words(status: int) -
 
 
 @pytest.mark.parametrize("text", [b"Bad Gateway <html>", b"", b"[1]", b"\xff"])
-async def test_an_error_answer_that_is_not_kubernetes_is_told_too(text: bytes) -> None:
+async def test_an_error_answer_that_is_not_kubernetes_is_reported_too(text: bytes) -> None:
     async with serving(text_answer(text, 502)) as (_, kube):
         with pytest.raises(KubernetesError) as raised:
             await kube.get("/api")

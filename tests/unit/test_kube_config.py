@@ -86,7 +86,7 @@ async def test_the_kubeconfigs_proxy_counts(more: Json, tmp_path: Path) -> None:
         ({}, {"username": "us", "password": "secret"}, "username and password in .* cannot be"),
     ],
 )
-async def test_what_we_cannot_do_is_told_before_the_start(
+async def test_what_we_cannot_do_is_reported_before_the_start(
     cluster: Json, user: Json, what: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigurationFault, match=f"--kubeconfig: {what}") as fault:
@@ -123,6 +123,6 @@ async def test_a_clients_inline_certificate_is_left_to_the_package(tmp_path: Pat
 @pytest.mark.parametrize(
     "user", [{"tokenFile": "missing"}, {"client-certificate": "missing", "client-key": "missing"}]
 )
-async def test_a_file_that_is_missing_is_told(user: Json, tmp_path: Path) -> None:
+async def test_a_file_that_is_missing_is_reported(user: Json, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationFault, match="is not usable"):
         await load(written(tmp_path, {}, user))

@@ -72,8 +72,8 @@ async def test_a_permit_counts_from_the_sending_of_the_renewal() -> None:
     one = Replica(ApiServer(), "one", [Request(), Request(there=3.0, back=1.0)], offset=500.0)
     one.start()
     await leads_at(one)
-    [(told, end)] = one.permits
-    assert told - EPOCH == pytest.approx(4.01, abs=1e-3)
+    [(reported, end)] = one.permits
+    assert reported - EPOCH == pytest.approx(4.01, abs=1e-3)
     assert end - EPOCH == pytest.approx(0.01 + CONFIG.renew_deadline, abs=1e-3)
 
 
@@ -127,7 +127,7 @@ async def test_a_lease_taken_by_a_write_that_went_unheard_is_ours_at_the_next_lo
     assert server.spec["leaseTransitions"] == 0
 
 
-async def test_a_change_by_somebody_else_costs_no_time() -> None:
+async def test_a_change_by_someone_else_costs_no_time() -> None:
     server, [one] = await started("one")
     for _ in range(10):
         server.annotate()
@@ -246,7 +246,7 @@ async def test_a_deleted_lease_goes_back_to_its_holder() -> None:
     assert two.permits == []
 
 
-async def test_a_deleted_lease_of_a_dead_holder_is_made_anew_when_it_would_have_run_out() -> None:
+async def test_a_deleted_lease_of_a_dead_holder_is_made_again_when_it_would_have_run_out() -> None:
     server, [one, two] = await started("one", "two")
     await one.kill()
     server.lease = None

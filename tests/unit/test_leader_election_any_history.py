@@ -15,7 +15,7 @@ seconds = st.sampled_from([0.0, 0.01, 0.5, 2.0, 4.9, 5.1, 9.9, 10.1, 14.9, 15.1]
 requests = st.builds(Request, st.sampled_from(Fate), there=seconds, back=seconds)
 scripts = st.lists(st.just(Request()) | requests, max_size=25)
 clocks = st.tuples(st.floats(-1e5, 1e5), st.floats(0.99, 1.01))
-DEEDS = ("release", "kill", "hurt", "hurt and freeze", "hurt and slow down", "mend")
+DEEDS = ("release", "kill", "hurt", "hurt and freeze", "hurt and slow down", "fix")
 deeds = st.lists(
     st.tuples(
         seconds,
@@ -65,8 +65,8 @@ class Duel:
                 await replica.release()
             case "kill":
                 await replica.kill()
-            case "mend":
-                replica.mend()
+            case "fix":
+                replica.fix()
             case _:
                 replica.hurt(fencing={"hurt": 0.01, "hurt and slow down": 2.0}.get(deed))
 

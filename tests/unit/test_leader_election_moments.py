@@ -98,7 +98,7 @@ async def test_an_answer_is_given_half_of_the_renew_deadline_and_after_that_all_
 # What it counts and says.
 
 
-async def test_each_write_of_somebody_else_is_counted_once() -> None:
+async def test_each_write_of_someone_else_is_counted_once() -> None:
     server, [one] = await started("one")
     for count in range(3):
         assert one.leader.slow_paths == count
@@ -149,7 +149,7 @@ async def test_a_release_that_fails_is_logged(caplog: pytest.LogCaptureFixture) 
     assert reasons(caplog, "lease not released", "error") == ["refused"]
 
 
-async def test_the_end_of_a_leadership_is_told_once() -> None:
+async def test_the_end_of_a_leadership_is_reported_once() -> None:
     server, [one] = await started("one")
     server.put(foreign_lease("thief"))
     await ends(one)
@@ -192,11 +192,11 @@ async def test_half_of_the_permission_is_for_workers_to_stop(
     await until(lambda: not one.leader.is_leading(), 62.0)
     await asyncio.sleep(fencing + CONFIG.write_grace + 0.2)
     assert (server.holder() == "") == is_offered
-    told = reasons(caplog, "this leader cannot run all controllers", "why")
-    assert told == ["node-0: no credentials"]
+    reported = reasons(caplog, "this leader cannot run all controllers", "why")
+    assert reported == ["node-0: no credentials"]
 
 
-async def test_a_lease_that_is_deleted_while_a_worker_does_not_stop_is_made_anew() -> None:
+async def test_a_lease_that_is_deleted_while_a_worker_does_not_stop_is_recreated() -> None:
     server, [one] = await started("one", timing=OFFERING)
     one.hurt(None)
     await until(lambda: not one.leader.is_leading(), 62.0)

@@ -119,7 +119,7 @@ async def test_a_stop_during_an_offer_leaves_nothing_held(moment: float) -> None
     assert one.permits[-1][1] == 0.0
 
 
-async def test_a_deleted_lease_during_an_offer_is_made_anew() -> None:
+async def test_a_deleted_lease_during_an_offer_is_recreated() -> None:
     server, [one] = await hurt("one")
     await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
     server.lease = None

@@ -67,12 +67,12 @@ class Server:
 
     async def fight(self, make: Any, seconds: float) -> list[str]:
         """Write again and again, as whoever is reverted at once."""
-        end, told = time.monotonic() + seconds, []
+        end, reported = time.monotonic() + seconds, []
         while time.monotonic() < end:
             if contest := await self.write(make()):
-                told.append(str(contest))
+                reported.append(str(contest))
             await asyncio.sleep(0.01)
-        return told
+        return reported
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ async def test_a_field_that_another_client_sets_back_is_written_ever_more_seldom
     """CT2, and MC56 and MC61 of several clouds."""
     caplog.set_level(logging.INFO)
     server = Server()
-    told = await server.fight(make, 15.0)
+    reported = await server.fight(make, 15.0)
     assert 5 <= server.writes <= 7
     await server.fight(make, 600.0)
     assert server.writes <= 12
-    assert all("'rogue', by managedFields, sets /" in line for line in told)
+    assert all("'rogue', by managedFields, sets /" in line for line in reported)
     assert caplog.messages == ["writes reverted"]
     await asyncio.sleep(400.0)
     assert caplog.messages == ["writes reverted", "writes no longer reverted"]

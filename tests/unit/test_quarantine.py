@@ -120,7 +120,7 @@ def suspicions(*groups: str, first: int = 1) -> dict[str, Suspicion]:
     return {key: Suspicion(0.0, at) for at, keys in enumerate(groups, first) for key in keys}
 
 
-def test_a_key_of_one_death_is_held_up_by_nothing_and_told_about_once(
+def test_a_key_of_one_death_is_held_up_by_nothing_and_reported_about_once(
     journal: InFlightJournal,
 ) -> None:
     port = FakePort()

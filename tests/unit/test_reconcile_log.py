@@ -114,7 +114,7 @@ def test_what_is_pending_is_what_did_not_end_done(history: list[tuple[str, str, 
     assert len(log) == len(pending)
 
 
-def test_what_goes_on_failing_is_told_every_minute(
+def test_what_goes_on_failing_is_reported_every_minute(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 1000.0
@@ -127,12 +127,12 @@ def test_what_goes_on_failing_is_told_every_minute(
     caplog.clear()
     for now in range(1000, 1200):
         log.summarize(now)
-    told = [vars(record) for record in caplog.records]
-    assert [(one["message"], one["seconds"]) for one in told] == [
+    reported = [vars(record) for record in caplog.records]
+    assert [(one["message"], one["seconds"]) for one in reported] == [
         ("reconciles still fail", seconds) for seconds in (60, 120, 180)
     ]
     fields = ("why", "objects", "pending")
-    assert {tuple(one[name] for name in fields) for one in told} == {
+    assert {tuple(one[name] for name in fields) for one in reported} == {
         ("the cloud does not answer", 3, 5)
     }
     for key in "abcd":

@@ -93,8 +93,8 @@ async def test_what_is_left_goes_to_what_is_most_urgent(
     shared.limit(CloudRemaining("read", 0, 600.0))
     shared.limit(CloudRemaining("read", 0, 599.0))
     assert shared.shown()["state"] == "open"
-    told = [one.getMessage() for one in caplog.records]
-    assert told.count("the cloud has no calls left for this account; all workers wait") == 1
+    reported = [one.getMessage() for one in caplog.records]
+    assert reported.count("the cloud has no calls left for this account; all workers wait") == 1
     shared.limit(CloudRemaining("unknown", 0, 1.0))
 
 

@@ -90,12 +90,12 @@ async def test_a_request_that_the_bus_does_not_take_is_sent_again() -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_throttling_is_told(ends: Ends) -> None:
+async def test_throttling_is_reported(ends: Ends) -> None:
     ends.grants.throttled("read", 3.0, 123.0)
     assert ends.port.sent == [CloudThrottled("read", 3.0, 123.0)]
 
 
-async def test_what_the_cloud_has_left_is_told(ends: Ends) -> None:
+async def test_what_the_cloud_has_left_is_reported(ends: Ends) -> None:
     ends.grants.remaining("read", 3, 60.0)
     assert ends.port.sent == [CloudRemaining("read", 3, 60.0)]
 

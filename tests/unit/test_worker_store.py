@@ -9,7 +9,7 @@ from ccm.bus.frames import Objects
 from ccm.model.objects import Json, Projection, project
 from tests.support.context import Entry, frame, snapshot
 from tests.support.waiting import let_run
-from workers.store import Absorbed, Gap, Store
+from workers.store import AppliedFrame, Gap, Store
 
 pytestmark = pytest.mark.virtual_time
 
@@ -36,49 +36,49 @@ def answer(version: int, text: str) -> Json:
 
 def filled(*entries: Entry) -> Store:
     store = Store(PROJECTIONS)
-    store.absorb(snapshot(*entries))
+    store.apply(snapshot(*entries))
     return store
 
 
 def test_a_snapshot_is_visible_once_it_is_complete() -> None:
     store = Store(PROJECTIONS)
     first = frame(1, entry("a", 5))
-    assert store.absorb(first) == Absorbed([], completed=False)
+    assert store.apply(first) == AppliedFrame([], completed=False)
     assert store.get("Node", "a") is None
     last = frame(2, entry("b", 6), complete=True)
-    assert store.absorb(last) == Absorbed([("Node", "a"), ("Node", "b")], completed=True)
+    assert store.apply(last) == AppliedFrame([("Node", "a"), ("Node", "b")], completed=True)
     assert store.get("Node", "a") == value("x")
 
 
 def test_a_delta_changes_what_it_names_and_nothing_else() -> None:
     store = filled(entry("a", 1, "old"), entry("b", 1, "old"), entry("c", 1))
     delta = frame(2, entry("a", 2, "new"), entry("c", 0, None))
-    assert store.absorb(delta).changed == [("Node", "a"), ("Node", "c")]
+    assert store.apply(delta).changed == [("Node", "a"), ("Node", "c")]
     assert [store.get("Node", key) for key in "abc"] == [value("new"), value("old"), None]
 
 
 def test_the_deletion_of_what_nobody_knew_is_no_change() -> None:
-    assert filled().absorb(frame(2, entry("a", 0, None))).changed == []
+    assert filled().apply(frame(2, entry("a", 0, None))).changed == []
 
 
 def test_an_object_without_any_wanted_field_is_there() -> None:
     store = filled(["Node", "a", 1, {}])
-    assert store.absorb(frame(2, ["Node", "b", 2, {}])).changed == [("Node", "b")]
+    assert store.apply(frame(2, ["Node", "b", 2, {}])).changed == [("Node", "b")]
     assert [store.get("Node", key) for key in "abc"] == [{}, {}, None]
 
 
 def test_a_new_snapshot_drops_what_it_does_not_contain() -> None:
     store = filled(entry("a", 1), entry("b", 1))
-    absorbed = store.absorb(snapshot(entry("b", 1), entry("c", 2), epoch=2))
-    assert set(absorbed.changed) == {("Node", "a"), ("Node", "b"), ("Node", "c")}
+    applied = store.apply(snapshot(entry("b", 1), entry("c", 2), epoch=2))
+    assert set(applied.changed) == {("Node", "a"), ("Node", "b"), ("Node", "c")}
     assert set(store.names()) == {("Node", "b"), ("Node", "c")}
-    store.absorb(frame(2, entry("b", 0, None), entry("b", 0, None), epoch=2))
+    store.apply(frame(2, entry("b", 0, None), entry("b", 0, None), epoch=2))
     assert store.count("Node") == 1
 
 
 def test_until_a_new_snapshot_is_complete_the_old_objects_stay() -> None:
     store = filled(entry("a", 1))
-    store.absorb(frame(1, entry("b", 2), epoch=2))
+    store.apply(frame(1, entry("b", 2), epoch=2))
     assert store.names() == [("Node", "a")]
 
 
@@ -93,7 +93,7 @@ def test_until_a_new_snapshot_is_complete_the_old_objects_stay() -> None:
 def test_a_gap_is_seen_and_changes_nothing(odd: Objects) -> None:
     store = filled(entry("a", 1, "old"))
     with pytest.raises(Gap):
-        store.absorb(odd)
+        store.apply(odd)
     assert store.get("Node", "a") == value("old")
 
 
@@ -109,7 +109,7 @@ def after(history: list[Objects | str]) -> Store:
         if isinstance(event, str):
             store.wrote("Node", "a", answer(5, event))
         else:
-            store.absorb(event)
+            store.apply(event)
     return store
 
 
@@ -149,9 +149,9 @@ def test_an_own_write_counts_until_the_feed_has_it_or_something_newer(
 def test_an_own_write_that_comes_back_is_no_news() -> None:
     store = filled(entry("a", 1, "old"))
     store.wrote("Node", "a", answer(5, "mine"))
-    assert store.absorb(frame(2, entry("a", 4, "before"))).changed == []
-    assert store.absorb(frame(3, entry("a", 5, "mine"))).changed == []
-    assert store.absorb(frame(4, entry("a", 6, "mine"))).changed == [("Node", "a")]
+    assert store.apply(frame(2, entry("a", 4, "before"))).changed == []
+    assert store.apply(frame(3, entry("a", 5, "mine"))).changed == []
+    assert store.apply(frame(4, entry("a", 6, "mine"))).changed == [("Node", "a")]
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,10 @@ async def test_an_own_write_is_echoed_once_the_feed_has_it_or_something_newer(
     await store.echoed("Node", "a", 5.0)  # nothing was written yet
     store.wrote("Node", "a", answer(5, "mine"))
     echo = asyncio.create_task(store.echoed("Node", "a", 5.0))
-    store.absorb(frame(2, entry("a", 4, "before")))
+    store.apply(frame(2, entry("a", 4, "before")))
     await let_run()
     assert not echo.done()
-    store.absorb(frame(3, brought))
+    store.apply(frame(3, brought))
     await let_run()
     assert echo.done()
 
@@ -181,7 +181,7 @@ async def test_an_own_write_is_echoed_once_the_feed_has_it_or_something_newer(
         pytest.param([MINE, frame(2, entry("a", 4, "mine"))], id="behind-its-answer"),
     ],
 )
-async def test_an_own_write_of_what_somebody_wrote_already_has_no_echo(
+async def test_an_own_write_of_what_someone_wrote_already_has_no_echo(
     history: list[Objects | str],
 ) -> None:
     """The supervisor sends nothing of a version in which nothing that is wanted has changed."""
@@ -204,13 +204,13 @@ def test_another_order_of_members_is_no_news() -> None:
     store.wrote("Node", "a", answer(5, "mine"))
     other = dict(reversed(value("mine").items()))
     assert list(other) != list(value("mine"))
-    assert store.absorb(frame(2, ["Node", "a", 5, other])).changed == []
-    assert store.absorb(frame(3, ["Node", "a", 5, value("theirs")])).changed == [("Node", "a")]
+    assert store.apply(frame(2, ["Node", "a", 5, other])).changed == []
+    assert store.apply(frame(3, ["Node", "a", 5, value("theirs")])).changed == [("Node", "a")]
 
 
 @pytest.mark.parametrize("odd", [{}, {"metadata": None}, {"metadata": {"resourceVersion": "x"}}])
 def test_an_answer_without_a_usable_version_shadows_nothing(odd: Json) -> None:
     store = filled(entry("a", 1, "old"))
     store.wrote("Node", "a", odd)
-    store.absorb(frame(2, entry("a", 2, "theirs")))
+    store.apply(frame(2, entry("a", 2, "theirs")))
     assert store.get("Node", "a") == value("theirs")

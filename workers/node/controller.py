@@ -37,7 +37,6 @@ from workers.node.plan import (
     CannotPlan,
     Initialize,
     SetTaints,
-    follow,
     impossible_labels,
     is_refreshed,
     is_watched,
@@ -45,6 +44,7 @@ from workers.node.plan import (
     patch_for,
     plan,
     plan_power,
+    plan_update,
     written,
 )
 from workers.queue import RETRY
@@ -278,7 +278,7 @@ class NodeController:
         """
         answer, writer = self._monitor_pass.answer(node), NodeWriter(self._context, node)
         if self._does_lifecycle:
-            self._monitor_pass.saw(node)
+            self._monitor_pass.observe(node)
             await self._perform_each(node, writer, plan_power(node, answer))
         if node.is_uninitialized:
             return Result("left tainted: --controllers")
@@ -294,7 +294,7 @@ class NodeController:
         if instance:
             self._record_impossible_labels(node, instance)
         try:
-            actions = follow(node, instance, self._context.settings.prefer_beta_labels)
+            actions = plan_update(node, instance, self._context.settings.prefer_beta_labels)
             await self._perform_each(node, writer, actions)
             result = Result("initialized")
         except CannotPlan as problem:

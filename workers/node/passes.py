@@ -16,7 +16,7 @@ from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
 from workers.batch_reader import BatchReader
 from workers.controller import ControllerContext
-from workers.node.plan import CannotPlan, follow, is_refreshed, is_watched
+from workers.node.plan import CannotPlan, is_refreshed, is_watched, plan_update
 from workers.store import Store
 
 TimedAnswers = dict[str, tuple[float, Answer]]
@@ -51,7 +51,7 @@ class MonitorPass:
         self._can_run_early = True
         self._ready: set[str] = set()  # names of Nodes that were Ready when last seen
 
-    def saw(self, node: Node) -> None:
+    def observe(self, node: Node) -> None:
         """Notice whether `node` ceased to be Ready."""
         if node.is_ready:
             self._ready.add(node.name)
@@ -205,7 +205,7 @@ class RefreshPass:
 
     def _differs(self, node: Node, instance: Instance) -> bool:
         try:
-            return any(follow(node, instance, self._context.settings.prefer_beta_labels))
+            return any(plan_update(node, instance, self._context.settings.prefer_beta_labels))
         except CannotPlan:
             return True  # a reconcile tells people
 

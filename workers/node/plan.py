@@ -95,7 +95,7 @@ def plan(node: Node, instance: Instance) -> Iterator[Action]:
     )
 
 
-def follow(node: Node, instance: Instance | None, beta_wins: bool) -> Iterator[Action]:
+def plan_update(node: Node, instance: Instance | None, beta_wins: bool) -> Iterator[Action]:
     """Yield what makes an initialized `node` what its machine is by now; None when that is unknown.
 
     Labels of GA and beta keys are made to agree in any case.

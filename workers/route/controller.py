@@ -197,7 +197,7 @@ class RouteController:
             self._context.counters.count(metrics.ROUTE_SYNCS, "error", "periodic")
             raise
         state = replace(self._state, table=self._state.table.relisted(listed))
-        self._listing.believe(sum(is_missing(cidrs, state) for cidrs in state.pod_cidrs))
+        self._listing.verify_complete(sum(is_missing(cidrs, state) for cidrs in state.pod_cidrs))
         self._steps.state = state
         unfinished = set(self._unfinished())
         outcome = "changed" if unfinished else "noop"
@@ -251,8 +251,8 @@ class RouteController:
         if any(isinstance(failure, Refused) for failure in failures.values()):
             self._steps.refused[cidrs.node.name] = None
         _raise_worst(failures)
-        told = "; ".join(f"{cidr}: {cause}" for cidr, cause in causes.items())
-        return Result(told or "routed", is_done=not causes)
+        reported = "; ".join(f"{cidr}: {cause}" for cidr, cause in causes.items())
+        return Result(reported or "routed", is_done=not causes)
 
     def _on_node_deleted(self, name: str) -> Result:
         """A Node is gone: its routes are found to be lost by the next list."""

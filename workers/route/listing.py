@@ -1,4 +1,4 @@
-"""When the cloud's routes are listed again, for whom, and whether the answer is believed."""
+"""When the cloud's routes are listed again, for whom, and whether it is complete."""
 
 import time
 from collections.abc import Callable
@@ -19,11 +19,11 @@ class Listing:
         self._began = self._listed_at = self._asked_at = float("-inf")
         self._changed: dict[str, float] = {}
         self._waiting: set[str] = set()
-        self._is_asked = self._is_doubted = False
+        self._is_asked = self._is_incomplete = False
 
     @property
     def is_done(self) -> bool:
-        """Whether there was any list that was believed."""
+        """Whether there was any list that was complete."""
         return self._listed_at > float("-inf")
 
     @property
@@ -33,7 +33,7 @@ class Listing:
 
     @property
     def age(self) -> float:
-        """Seconds since the last list that was believed."""
+        """Seconds since the last list that was complete."""
         return time.monotonic() - self._listed_at
 
     def changed(self, name: str) -> None:
@@ -58,16 +58,16 @@ class Listing:
     def begin(self) -> None:
         self._began = time.monotonic()
 
-    def believe(self, lacking: int) -> None:
+    def verify_complete(self, lacking: int) -> None:
         """Raise `RetryAfter` for a list that lacks routes which Nodes say they have, once.
 
         A cloud may leave out a part of an answer without a word; it hardly does so twice.
         """
-        if lacking and not self._is_doubted:
-            self._is_doubted = True
+        if lacking and not self._is_incomplete:
+            self._is_incomplete = True
             what = f"the cloud's list lacks the routes of {lacking} nodes that say they have them"
-            raise RetryAfter(f"{what}: read again", self._timings.doubted_route_list_retry)
-        self._is_doubted = False
+            raise RetryAfter(f"{what}: read again", self._timings.incomplete_route_list_retry)
+        self._is_incomplete = False
 
     def end(self) -> set[str]:
         """The list is in the table: who waited for it."""

@@ -93,8 +93,8 @@ def plan(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Act
         isinstance(failures.get(n), RetryAfter) for n in cidrs.networks
     ):
         causes = problems(cidrs, state, failures)
-        told = [f"{cidr}: {cause}" for cidr, cause in causes.items()]
-        yield from condition(cidrs.node, not causes, told)
+        reported = [f"{cidr}: {cause}" for cidr, cause in causes.items()]
+        yield from condition(cidrs.node, not causes, reported)
 
 
 def _route(cidrs: PodCidrs, network: Network, state: RouteState) -> Iterator[Action]:

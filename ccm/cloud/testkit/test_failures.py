@@ -49,7 +49,7 @@ def is_right_error(error: Exception, kind: FaultKind, retry_after: float | None)
 
 @pytest.mark.parametrize("kind", USUAL_FAULTS)
 @pytest.mark.parametrize("operation", OPERATIONS, indirect=True)
-async def test_a_failure_is_told_as_what_it_is(
+async def test_a_failure_is_reported_as_what_it_is(
     harness: Harness, operation: Operation, kind: FaultKind
 ) -> None:
     harness.gate.errors.clear()

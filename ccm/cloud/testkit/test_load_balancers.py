@@ -28,7 +28,7 @@ async def test_a_name_is_of_one_service_for_ever(harness: Harness) -> None:
     assert harness.load_balancers.name_for(service("web")) == name
 
 
-async def test_where_there_is_no_balancer_none_is_told(harness: Harness) -> None:
+async def test_where_there_is_no_balancer_none_is_returned(harness: Harness) -> None:
     async with harness.no_write():
         assert await harness.call(harness.load_balancers.get, service()) is None
 

@@ -43,7 +43,7 @@ async def test_starting_it_writes_nothing_to_the_cloud(harness: Harness) -> None
     assert harness.writes_since(0) == []
 
 
-async def test_a_configuration_it_cannot_use_is_told_as_faults(harness: Harness) -> None:
+async def test_a_configuration_it_cannot_use_is_reported_as_faults(harness: Harness) -> None:
     provider = type(harness.provider)()
     with suppress(ConfigurationFaults):
         await provider.initialize(harness.context(b"\xff\x00 { nothing = [that can be read"))

@@ -124,11 +124,11 @@ async def test_annotations_reach_the_cloud_or_are_refused(harness: Harness) -> N
         changed = service("web", annotations)
         try:
             made = await harness.until_done(harness.load_balancers.ensure, changed, [])
-            is_told = bool(made.warnings)
+            is_reported = bool(made.warnings)
         except Refused:
             assert await invoke(harness.adapter.snapshot) == before
-            is_told = True
-        if is_told and await invoke(harness.adapter.snapshot) == before:
+            is_reported = True
+        if is_reported and await invoke(harness.adapter.snapshot) == before:
             changed = service("other", annotations)
             await harness.until_done(harness.load_balancers.ensure, changed, [])
         assert await invoke(harness.adapter.snapshot) != before, f"{annotations} were ignored"

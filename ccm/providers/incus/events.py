@@ -46,13 +46,13 @@ class EventListener:
 
     async def _listen(self, api: IncusApi, project: str) -> None:
         """Stream after stream; before the start of each, changes may have been missed."""
-        delay, is_told = FIRST_RETRY, False
+        delay, is_reported = FIRST_RETRY, False
         while True:
             try:
                 async with api.listen(project) as stream:
-                    if is_told:
+                    if is_reported:
                         log.info("events again", extra={"project": project})
-                    delay, is_told = FIRST_RETRY, False
+                    delay, is_reported = FIRST_RETRY, False
                     self._on_change()
                     async for message in stream:
                         if message.type is WSMsgType.TEXT and is_about_instances(message.data):
@@ -60,9 +60,9 @@ class EventListener:
             except NotLeading:
                 delay = FIRST_RETRY  # another replica may stop any moment
             except (CloudError, OSError, ValueError) as error:
-                if not is_told:
+                if not is_reported:
                     log.warning("no events", extra={"project": project, "why": str(error)})
-                is_told = True
+                is_reported = True
             await asyncio.sleep(delay)
             delay = min(2 * delay, LONGEST_RETRY)
 

@@ -23,16 +23,16 @@ NO_AGENT = ("is not running", "No QEMU guest agent configured")
 
 
 def addresses_of(
-    node: Node, told: Sequence[Address] | None, section: NetworkSection
+    node: Node, reported: Sequence[Address] | None, section: NetworkSection
 ) -> tuple[NodeAddress, ...]:
     """The kubelet's, then the agent's; none, which leaves a Node those that it has.
 
     `told` is None while the agent was asked and has not answered yet.
     """
     own = [one for one in map(_address, (node.provided_node_ip or "").split(",")) if one]
-    if told is None and node.addresses:
+    if reported is None and node.addresses:
         return ()
-    found = [one for one in dict.fromkeys((*own, *(told or ()))) if _is_wanted(one, section)]
+    found = [one for one in dict.fromkeys((*own, *(reported or ()))) if _is_wanted(one, section)]
     found = [one for one in found if one in own or not _is_in(one, section.excluded)]
     if not found:
         return ()
@@ -71,7 +71,7 @@ def read_interfaces(answer: object, macs: frozenset[str]) -> list[Address]:
 
 
 @dataclass(slots=True)
-class _Told:
+class _ReportedAddresses:
     """What an agent said last, and when it was asked."""
 
     addresses: list[Address] | None = None
@@ -87,14 +87,16 @@ class GuestAgents:
 
     def __init__(self, api: ProxmoxApi, section: NetworkSection) -> None:
         self._api, self.is_asked = api, section.mode != DEFAULT
-        self._told: dict[_Key, _Told] = {}
+        self._reported: dict[_Key, _ReportedAddresses] = {}
         self._under_way: dict[_Key, asyncio.Task[None]] = {}
 
-    def told(self, machine: ListedMachine, identity: Identity | None) -> Sequence[Address] | None:
+    def reported(
+        self, machine: ListedMachine, identity: Identity | None
+    ) -> Sequence[Address] | None:
         """What the agent says; None when nobody knows yet."""
         if not self.is_asked:
             return ()
-        known = identity and self._told.get((machine.vmid, identity.uuid))
+        known = identity and self._reported.get((machine.vmid, identity.uuid))
         return known.addresses if known else None
 
     async def ask(self, machines: Sequence[tuple[ListedMachine, Identity]]) -> None:
@@ -102,26 +104,28 @@ class GuestAgents:
         awaited = list[asyncio.Task[None]]()
         for machine, identity in machines if self.is_asked else ():
             key = machine.vmid, identity.uuid
-            told = self._told.setdefault(key, _Told())
-            if key in self._under_way or time.monotonic() < told.asked_at + AGENT_TTL:
+            reported = self._reported.setdefault(key, _ReportedAddresses())
+            if key in self._under_way or time.monotonic() < reported.asked_at + AGENT_TTL:
                 continue
-            told.asked_at = time.monotonic()
-            task = asyncio.create_task(self._ask(machine, identity, told))
+            reported.asked_at = time.monotonic()
+            task = asyncio.create_task(self._ask(machine, identity, reported))
             self._under_way[key] = task
-            if not told.has_failed:
+            if not reported.has_failed:
                 awaited.append(task)
         if awaited:
             await asyncio.wait(awaited, timeout=AGENT_WAIT)
 
-    async def _ask(self, machine: ListedMachine, identity: Identity, told: _Told) -> None:
+    async def _ask(
+        self, machine: ListedMachine, identity: Identity, reported: _ReportedAddresses
+    ) -> None:
         try:
             path = f"{machine.path}/agent/network-get-interfaces"
             answer = await self._api.get("GetGuestAddresses", path, AGENT)
-            told.addresses, told.has_failed = read_interfaces(answer, identity.macs), False
+            reported.addresses, reported.has_failed = read_interfaces(answer, identity.macs), False
         except (CloudError, NotLeading) as error:
-            told.has_failed = True
-            if any(words in str(error) for words in NO_AGENT) and told.addresses is None:
-                told.addresses = []
+            reported.has_failed = True
+            if any(words in str(error) for words in NO_AGENT) and reported.addresses is None:
+                reported.addresses = []
         finally:
             del self._under_way[machine.vmid, identity.uuid]
 

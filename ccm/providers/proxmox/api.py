@@ -66,8 +66,8 @@ class ProxmoxApi(JsonApi):
 
     def error_text(self, content: Any, response: HttpResponse) -> str:
         """What is wrong stands in the status line, and newer versions repeat it in the body."""
-        told = text(mapping(content).get("message")).strip()
-        return " ".join(dict.fromkeys((response.reason, told)))
+        reported = text(mapping(content).get("message")).strip()
+        return " ".join(dict.fromkeys((response.reason, reported)))
 
     def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
         """To most it says 500; a 404 is about the path."""

@@ -114,14 +114,14 @@ class ProxmoxInstances(MachineLookup[Search, Found]):
             return Unknown(f"machine {machine.vmid} of {region} has no UUID in its smbios1")
         by_uuid = ids.by_uuid(uuid) if uuid else ""
         own = by_uuid if self._config.has_uuid_ids else numbered
-        told = self._agents[region].told(machine, identity)
+        reported = self._agents[region].reported(machine, identity)
         labels = {f"{LABELS}region": label_value(region), f"{LABELS}zone": machine.host}
         return Instance(
             provider_id=node.provider_id or own,
             type=type_of(machine, identity),
             zone=machine.host,
             region=label_value(region),
-            addresses=addresses_of(node, told, self._config.network),
+            addresses=addresses_of(node, reported, self._config.network),
             labels=labels,
             power=POWER_STATES.get(machine.status, PowerState.UNKNOWN),
             aliases=tuple(filter(None, (numbered, by_uuid))),

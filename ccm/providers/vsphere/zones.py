@@ -55,14 +55,14 @@ def _follow(
     """What its places say, until both are known: further out counts, up to what completes them."""
     found: dict[str, str] = {}
     for place in chain:
-        told = {
+        reported = {
             category: name
             for category in dict.fromkeys(categories)
             if (name := _name(place, tags.get(place.moid, ()), category))
         }
-        if found.keys() | told.keys() >= set(categories):
-            return told | found
-        found |= told
+        if found.keys() | reported.keys() >= set(categories):
+            return reported | found
+        found |= reported
     return found
 
 

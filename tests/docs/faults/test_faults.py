@@ -13,6 +13,6 @@ def test_every_row_names_a_test_that_exists() -> None:
     assert [row.test for row in read_rows() if not exists(row)] == []
 
 
-def test_every_fault_is_told_once_and_they_are_many() -> None:
-    told = [(row.controller, row.fault) for row in read_rows()]
-    assert len(told) == len(set(told)) >= 60
+def test_every_fault_is_reported_once_and_they_are_many() -> None:
+    reported = [(row.controller, row.fault) for row in read_rows()]
+    assert len(reported) == len(set(reported)) >= 60

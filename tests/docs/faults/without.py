@@ -111,10 +111,10 @@ def _is_of(case: ElementTree.Element, test: str) -> bool:
 def _outcome(cases: list[ElementTree.Element]) -> Outcome:
     """Of a test with several parameters, those that were skipped do not count beside others."""
 
-    def told(*kinds: str) -> str:
+    def reported(*kinds: str) -> str:
         found = [it for case in cases for kind in kinds for it in case.findall(kind)]
         return " | ".join(it.get("message", "") for it in found)
 
     has_run = any(case.find("skipped") is None for case in cases)
-    failure = told("failure", "error") if cases else f"{CRASHED}: it ran no such test"
-    return Outcome(failure, "" if failure or has_run else told("skipped"))
+    failure = reported("failure", "error") if cases else f"{CRASHED}: it ran no such test"
+    return Outcome(failure, "" if failure or has_run else reported("skipped"))

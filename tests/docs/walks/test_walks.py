@@ -29,5 +29,5 @@ def test_the_page_walks_through_just_these_files(walks: dict[Walk, Files]) -> No
     """Its sections have the order of the walks."""
     page = (ROOT / "docs" / "architecture.md").read_text()
     _, *sections = page.partition("\n## Three walks")[2].partition("\n## ")[0].split("\n### ")
-    told = [set(re.findall(r"`((?:ccm|workers)/[\w/]+\.py)`", section)) for section in sections]
-    assert told == [set(files) for files in walks.values()]
+    reported = [set(re.findall(r"`((?:ccm|workers)/[\w/]+\.py)`", section)) for section in sections]
+    assert reported == [set(files) for files in walks.values()]

@@ -102,7 +102,7 @@ def _routes(observed: Observed) -> Iterator[str]:
     there = [f"{r['cidr']} to {r['machine_id']} of {names.get(r['machine_id'])}" for r in routes]
     yield from _compared("route", wanted, there)
     yield from (f"route {r['cidr']} is a {r['state']}" for r in routes if r["state"] != "active")
-    yield from _strangers("routes", observed)
+    yield from _unowned("routes", observed)
 
 
 def _balancers(observed: Observed) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _balancers(observed: Observed) -> Iterator[str]:
     records = _with_mark(observed.cloud["load_balancers"])
     there = [names.get(r["tags"]["service"], r["tags"]["service"]) for r in records]
     yield from _compared("balancer", wanted, there)
-    yield from _strangers("load_balancers", observed)
+    yield from _unowned("load_balancers", observed)
 
 
 def _service(service: Json, observed: Observed) -> Iterator[str]:
@@ -125,9 +125,9 @@ def _service(service: Json, observed: Observed) -> Iterator[str]:
     is_wanted = _wants_balancer(service)
     if (FINALIZER in meta.get("finalizers", ())) != is_wanted:
         yield f"service {name} has finalizers {meta.get('finalizers')}"
-    told = [way["ip"] for way in service["status"]["loadBalancer"].get("ingress", ())]
-    if told != [record["ip"] for record in records]:
-        yield f"service {name} says {told}"
+    reported = [way["ip"] for way in service["status"]["loadBalancer"].get("ingress", ())]
+    if reported != [record["ip"] for record in records]:
+        yield f"service {name} says {reported}"
     if is_wanted and records:
         for key, value in _record(service, observed).items():
             if (found := _sorted(records[0][key])) != value:
@@ -188,7 +188,7 @@ def _with_mark(records: Iterable[Json]) -> list[Json]:
     return [record for record in records if record["tags"].get("cluster") == CLUSTER]
 
 
-def _strangers(kind: str, observed: Observed) -> Iterator[str]:
+def _unowned(kind: str, observed: Observed) -> Iterator[str]:
     there = [record for record in observed.cloud[kind] if record["tags"].get("cluster") != CLUSTER]
     if there != observed.strangers[kind]:
         yield f"{kind} of others are {there} and were {observed.strangers[kind]}"

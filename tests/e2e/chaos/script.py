@@ -84,7 +84,7 @@ class Script:
             (5, self._ranges),
             (3, self._annotate),
             (3, self._invalidate),
-            (4, self._mend),
+            (4, self._fix),
             (4, self._volume),
             (8, self._fault),
             (9, self._calm),
@@ -112,7 +112,7 @@ class Script:
     def rest(self) -> list[Step]:
         """What lets everything come to rest."""
         invalid, self._invalid, self._has_fault = self._invalid, [], False
-        return [Step("cloud", "calm"), *(Step("users", "mend", (name,)) for name in invalid)]
+        return [Step("cloud", "calm"), *(Step("users", "fix", (name,)) for name in invalid)]
 
     # --- nodes
 
@@ -227,8 +227,8 @@ class Script:
         self._invalid.append(name)
         return Step("users", "invalidate", (name,))
 
-    def _mend(self) -> Step:
-        return Step("users", "mend", (self._take(self._invalid),))
+    def _fix(self) -> Step:
+        return Step("users", "fix", (self._take(self._invalid),))
 
     def _some_service(self, *types: str) -> str:
         return self._some(self._services, types)

@@ -54,7 +54,7 @@ class ChaosScript(Script):
             *self._verbs,
             (6, self._suspend),
             (6, self._break_api),
-            (6, self._mend_api),
+            (6, self._fix_api),
             (3, self._scale),
             (2, self._freeze),
             (3, self._allow),
@@ -64,7 +64,7 @@ class ChaosScript(Script):
 
     def rest(self) -> list[Step]:
         """What lets everything come to rest."""
-        return [Step("api", "mend"), Step("processes", "rest"), *super().rest()]
+        return [Step("api", "fix"), Step("processes", "rest"), *super().rest()]
 
     def _suspend(self) -> Step:
         what = self._chance.choice(("supervisor", "all", *WORKERS))
@@ -73,8 +73,8 @@ class ChaosScript(Script):
     def _break_api(self) -> Step:
         return Step("api", "fail", (self._chance.choice(sorted(FAULTS)),))
 
-    def _mend_api(self) -> Step:
-        return Step("api", "mend")
+    def _fix_api(self) -> Step:
+        return Step("api", "fix")
 
     def _scale(self) -> Step:
         return Step("processes", "scale", (self._chance.randint(1, 3),))
@@ -92,7 +92,7 @@ class ChaosScript(Script):
 
 
 class ApiFaults:
-    """What is wrong with the API server before the replicas; it lasts until `mend`."""
+    """What is wrong with the API server before the replicas; it lasts until `fix`."""
 
     def __init__(self, proxy: FaultProxy) -> None:
         self._proxy = proxy
@@ -100,7 +100,7 @@ class ApiFaults:
     async def fail(self, name: str) -> None:
         self._proxy.inject(FAULTS[name])
 
-    async def mend(self) -> None:
+    async def fix(self) -> None:
         self._proxy.clear()
 
 

@@ -60,15 +60,15 @@ TOLD = {
 
 async def warnings(life: Life) -> dict[str, list[tuple[str, str]]]:
     """Reason and message of all Warnings of ours, by the name of whom they are about."""
-    told: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    reported: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for event in (await life.api.get(EVENTS))["items"]:
         if event["type"] == "Warning" and event["source"].get("component") in COMPONENTS:
             object_ref = event["involvedObject"]["name"]
-            told[object_ref] += [(event["reason"], event["message"])] * event["count"]
-    return told
+            reported[object_ref] += [(event["reason"], event["message"])] * event["count"]
+    return reported
 
 
-async def until_told(life: Life, *names: str) -> None:
+async def until_reported(life: Life, *names: str) -> None:
     async def untold() -> set[str]:
         return {*names} - (await warnings(life)).keys()
 
@@ -106,17 +106,17 @@ async def ask_for_what_cannot_be(life: Life) -> None:
         await life.api.post(VOLUMES, volume)
 
 
-async def test_each_is_told_once_and_holds_up_nobody(life: Life) -> None:
+async def test_each_is_reported_once_and_holds_up_nobody(life: Life) -> None:
     both = {"ports": [(53, "TCP"), (53, "UDP")]}
     await life.users.ask("web-1", {}, {})
-    await until_told(life, "web-1")
+    await until_reported(life, "web-1")
     await life.nodes.join("vm-1", 1)
     await until_good(life)
     await ask_for_what_cannot_be(life)
     await life.nodes.join("vm-2", 2)
     await life.users.ask("web-2", both, {})
     await life.users.volume("vol-1", ["zone-a"], is_late=False)
-    await until_told(life, *TOLD)
+    await until_reported(life, *TOLD)
     await until_good(life)
     await life.admin.reset_counters()
     began = time.monotonic()
@@ -124,12 +124,12 @@ async def test_each_is_told_once_and_holds_up_nobody(life: Life) -> None:
     counters, seconds = await life.admin.counters(), time.monotonic() - began
     assert counters["writes"] == 0, counters["rows"]
     assert counters["reads"] <= max(4, seconds), counters["rows"]  # is vol-404 there by now?
-    told = await warnings(life)
-    assert told.keys() == TOLD.keys()
+    reported = await warnings(life)
+    assert reported.keys() == TOLD.keys()
     for name, (reason, words) in TOLD.items():
         times = 2 if name == "bad-node" else 1  # it has two networks
-        assert [given for given, _ in told[name]] == [reason] * times
-        assert all(words in message for _, message in told[name]), told[name]
+        assert [given for given, _ in reported[name]] == [reason] * times
+        assert all(words in message for _, message in reported[name]), reported[name]
 
 
 async def test_what_is_taken_back_while_it_is_made_leaves_nothing_behind(life: Life) -> None:
@@ -161,7 +161,7 @@ async def test_who_finds_the_quota_used_up_gets_the_next_place(life: Life) -> No
     used = len((await life.admin.state())["load_balancers"])
     await life.admin.set_limits(max_load_balancers=used)
     await life.users.ask("web-2", {}, {})
-    await until_told(life, "web-2")
+    await until_reported(life, "web-2")
     [(reason, message)] = (await warnings(life))["web-2"]
     assert reason == "SyncLoadBalancerFailed"
     assert f"QuotaExceeded: the account may have {used} load balancers" in message

@@ -66,7 +66,7 @@ class Users:
     async def invalidate(self, name: str) -> None:
         await self.annotate(name, {UNKNOWN: "blue"})
 
-    async def mend(self, name: str) -> None:
+    async def fix(self, name: str) -> None:
         await self.annotate(name, {UNKNOWN: None})
 
     async def drop(self, name: str) -> None:

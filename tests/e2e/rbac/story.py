@@ -64,7 +64,7 @@ class Story:
         os.kill(pid, signal.SIGCONT)
         await until("its node is gone", self._is_node_gone)
         await until("the lost balancer is gone", self._is_one_balancer_left)
-        await until("people are told", self._are_people_told)
+        await until("people are told", self._has_events)
         await until("the page is shown", page.is_shown)
 
     async def joins(self, name: str) -> None:
@@ -147,12 +147,12 @@ class Story:
     async def _is_one_balancer_left(self) -> bool:
         return len((await self._admin.state())["load_balancers"]) == 1
 
-    async def _are_people_told(self) -> bool:
-        told = {
+    async def _has_events(self) -> bool:
+        reported = {
             (event["source"].get("component"), event["metadata"]["namespace"])  # some have none
             for event in await self._all("/api/v1/events")
         }
-        return told >= {
+        return reported >= {
             ("cloud-node-controller", "default"),
             ("route_controller", "default"),
             ("service-controller", "default"),

@@ -98,7 +98,7 @@ async def test_every_right_is_used_and_no_other_is_asked_for(
         with Supervisor(where, *deployed.flags, "--v=9") as supervisor:
             await asyncio.to_thread(supervisor.wait_running)
             await story.tell(supervisor, deployed.page)
-            told = json.dumps([supervisor.status(), await api.get("/api/v1/events")])
+            reported = json.dumps([supervisor.status(), await api.get("/api/v1/events")])
             assert supervisor.end() == 0
     entries = [*deployed.asked(since)]
     assert [entry.uri for entry in entries if entry.code == 403] == []
@@ -107,7 +107,7 @@ async def test_every_right_is_used_and_no_other_is_asked_for(
     assert {*deployed.grains.values()} == {deployed.grains[grain] for grain in used}
     beyond = [entry for entry in entries if not any(grain.allows(entry) for grain in used)]
     assert [f"{entry.user} {entry.verb} {entry.uri}" for entry in beyond] == []
-    assert [*places_of_tokens(tmp_path, told)] == []
+    assert [*places_of_tokens(tmp_path, reported)] == []
 
 
 def places_of_tokens(directory: Path, *texts: str) -> Iterator[str]:
@@ -182,7 +182,7 @@ async def test_a_worker_has_its_account_whatever_happens(
         with Supervisor(where, *deployed.flags) as first:
             await story.joins(next(names))
             began = seconds_left(first)
-            make_anew(deployed.cluster, "cloud-node-controller")
+            make_again(deployed.cluster, "cloud-node-controller")
 
             async def is_renewed() -> bool:
                 await story.joins(next(names))
@@ -206,7 +206,7 @@ def seconds_left(supervisor: Supervisor) -> float:
     return float(account["seconds_left"])
 
 
-def make_anew(cluster: RealCluster, account: str) -> None:
+def make_again(cluster: RealCluster, account: str) -> None:
     """Now there is another account of the same name."""
     path = "/api/v1/namespaces/kube-system/serviceaccounts"
     cluster.request("DELETE", f"{path}/{account}").expect()

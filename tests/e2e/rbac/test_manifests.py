@@ -201,9 +201,9 @@ def test_outside_of_the_cluster_there_are_rights_and_no_pods() -> None:
 
 
 def test_the_table_of_rights_is_the_one_in_the_code() -> None:
-    _, *told = table_rows("permissions.md", "rights")
+    _, *reported = table_rows("permissions.md", "rights")
     accounts = subjects(Settings(use_service_account_credentials=True), "kube-system")
-    assert told == [row(each.name, right) for each in accounts for right in each.rules]
+    assert reported == [row(each.name, right) for each in accounts for right in each.rules]
 
 
 def row(account: str, right: PolicyRule) -> list[str]:

@@ -60,8 +60,8 @@ def test_the_start_is_over_when_the_workers_are_up(machine: Machine) -> None:
 def test_the_journal_has_the_fields_of_each_record(machine: Machine) -> None:
     start(machine)
     found = machine.run("journalctl", "-o", "json", "CCM_LOGGER=ccm.supervisor.supervisor")
-    told = [json.loads(line) for line in found.splitlines()]
-    (started,) = [one for one in told if "supervisor started" in one["MESSAGE"]][-1:]
+    reported = [json.loads(line) for line in found.splitlines()]
+    (started,) = [one for one in reported if "supervisor started" in one["MESSAGE"]][-1:]
     fields = ("CCM_PROCESS", "PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT")
     assert [started[name] for name in fields] == ["supervisor", "6", "ccm-supervisor", UNIT]
     assert started["CCM_VERSION"]

@@ -28,13 +28,13 @@ def flags(tmp_path: Path) -> list[str]:
 
 def test_unusable_flags_end_it_as_they_end_a_start() -> None:
     words = ["--leader-elect-retry-period=soon", "--node-workers=0", "--no-such-flag"]
-    told = check(*words)
-    assert told.exit_code == 78
-    assert told.stderr == CliRunner().invoke(main, ["start", *words]).stderr
-    assert told.stdout == ""
+    reported = check(*words)
+    assert reported.exit_code == 78
+    assert reported.stderr == CliRunner().invoke(main, ["start", *words]).stderr
+    assert reported.stdout == ""
 
 
-def test_without_an_api_server_everything_else_is_still_told(tmp_path: Path) -> None:
+def test_without_an_api_server_everything_else_is_still_reported(tmp_path: Path) -> None:
     done = check("-o", "json", *flags(tmp_path))
     body = json.loads(done.stdout)
     states = {each["name"]: each["state"] for each in body["checks"]}
@@ -90,7 +90,7 @@ def test_an_unknown_format_is_refused() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else value[-1],
 )
-def test_what_would_end_a_start_is_told_in_its_words(
+def test_what_would_end_a_start_is_reported_in_its_words(
     name: str, flags: list[str], tmp_path: Path
 ) -> None:
     broken, half, flag = tmp_path / "broken", tmp_path / "half", flags[-1].partition("=")[0]
@@ -101,6 +101,6 @@ def test_what_would_end_a_start_is_told_in_its_words(
     words = [word.format(**paths) for word in flags]
     done = check("-o", "json", f"--runtime-dir={tmp_path}/run", *HERE[:2], *words)
     (found,) = [each for each in json.loads(done.stdout)["checks"] if each["name"] == name]
-    told = [each["message"] for each in found["findings"] if each["state"] == "failed"]
-    assert [message for message in told if message.startswith(f"{flag}: ")], found
-    assert not any("the check itself failed" in message for message in told)
+    reported = [each["message"] for each in found["findings"] if each["state"] == "failed"]
+    assert [message for message in reported if message.startswith(f"{flag}: ")], found
+    assert not any("the check itself failed" in message for message in reported)

@@ -74,7 +74,7 @@ WITHOUT_ROUTES = replace(FITTING, controllers=("*", "-node-route-controller"))
         (replace(TAGGING, tags={"aws:a": "1"}), ("tags",), "is AWS's own"),
     ],
 )
-def test_flags_are_told_of_only_when_they_do_not_do_what_they_say(
+def test_flags_are_reported_only_when_they_have_another_effect(
     settings: Settings, written: tuple[str, ...], word: str
 ) -> None:
     found = [each.message for each in flags.evaluate_flags(settings, written) if each.remedy]
@@ -201,7 +201,7 @@ def test_the_field_manager_of_a_lease_is_the_last_program_that_renewed_it() -> N
         (NotImplementedByProvider("never"), "ok", "the cloud answers about routes, volumes"),
     ],
 )
-def test_an_error_of_the_cloud_is_told_of_once(
+def test_an_error_of_the_cloud_is_reported_once(
     error: CloudError | None, state: str, message: str
 ) -> None:
     parts = ("routes", "routes"), ("volumes", "a volume")

@@ -89,8 +89,8 @@ def messages(cluster_cidr: str, cidrs: list[str]) -> list[str]:
 
 
 @given(st.lists(NETWORKS, max_size=12))
-def test_overlaps_are_told_exactly_when_there_are_some(cidrs: list[str]) -> None:
-    told = [each for each in messages("10.0.0.0/16", cidrs) if "overlap" in each]
+def test_overlaps_are_reported_exactly_when_there_are_some(cidrs: list[str]) -> None:
+    reported = [each for each in messages("10.0.0.0/16", cidrs) if "overlap" in each]
     networks = list(map(ip_network, cidrs))
     expected = [
         (one, other)
@@ -98,8 +98,8 @@ def test_overlaps_are_told_exactly_when_there_are_some(cidrs: list[str]) -> None
         for other in networks[:number]
         if one.overlaps(other)
     ]
-    assert bool(told) == bool(expected)
-    for pair in told[0].partition(": ")[2].split(", ") if told else ():
+    assert bool(reported) == bool(expected)
+    for pair in reported[0].partition(": ")[2].split(", ") if reported else ():
         if " and n" not in pair and "more" not in pair:
             one, other = (ip_network(part.split(" of ")[0]) for part in pair.split(" and "))
             assert one.overlaps(other)
@@ -135,7 +135,7 @@ def service(name: str, **spec: Any) -> Service:
 
 
 @pytest.mark.parametrize(
-    ("one", "changes", "told"),
+    ("one", "changes", "reported"),
     [
         (service("a"), {}, ["failed"]),
         (service("a"), {"leader": ""}, ["ok"]),  # nobody is at it yet
@@ -151,10 +151,10 @@ def service(name: str, **spec: Any) -> Service:
         ),
     ],
 )
-def test_a_service_is_told_of_once(one: Service, changes: Any, told: list[str]) -> None:
+def test_a_service_is_reported_once(one: Service, changes: Any, reported: list[str]) -> None:
     late = {"classes": [], "capabilities": Capabilities((), ()), "leader": "one", "now": 1e9}
     found = evaluate_services([one], **{**late, **changes})
-    assert [finding.state for finding in found] == told
+    assert [finding.state for finding in found] == reported
 
 
 def test_what_a_remedy_turns_off_is_all_that_it_turns_off() -> None:

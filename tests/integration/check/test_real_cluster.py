@@ -34,7 +34,7 @@ def test_a_healthy_cluster_has_no_warning(world: CheckWorld) -> None:
     assert report.of("not checked") == {"other-controllers"}
 
 
-def test_whoever_may_see_everything_is_told_everything(world: CheckWorld) -> None:
+def test_an_account_that_may_read_everything_sees_everything(world: CheckWorld) -> None:
     report = world.check(identity="admin")
     assert report.of("ok") == {check.name for check in CHECKS}, report.body
     assert report.body["state"] == "ok"
@@ -64,7 +64,7 @@ def test_whoever_may_only_read_gets_every_other_answer(world: CheckWorld) -> Non
     assert any("patch nodes" in finding["message"] for finding in report.findings("permissions"))
 
 
-def test_an_upstream_account_is_told_what_it_lacks_itself(world: CheckWorld) -> None:
+def test_an_upstream_account_reports_what_it_lacks_itself(world: CheckWorld) -> None:
     """It may not ask about others, but of itself anybody may."""
     rules = [
         {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]},
@@ -73,11 +73,11 @@ def test_an_upstream_account_is_told_what_it_lacks_itself(world: CheckWorld) -> 
     ]
     kubeconfig = world.cluster.service_account_kubeconfig("kube-system", "upstream", rules)
     report = world.check(f"--kubeconfig={kubeconfig}", "--use-service-account-credentials")
-    told = [finding["message"] for finding in report.findings("service-accounts")]
-    assert any("kube-system/upstream may not patch persistentvolumes" in each for each in told)
+    reported = [finding["message"] for finding in report.findings("service-accounts")]
+    assert any("kube-system/upstream may not patch persistentvolumes" in each for each in reported)
 
 
-def test_the_cloud_is_asked_and_not_told(world: CheckWorld) -> None:
+def test_the_cloud_is_read_and_not_reported(world: CheckWorld) -> None:
     world.tell_cloud(lambda admin: admin.reset_counters())
     world.check()
     counters = world.tell_cloud(lambda admin: admin.counters())

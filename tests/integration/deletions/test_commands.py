@@ -61,7 +61,7 @@ async def test_a_person_sees_and_switches_deletions(
     assert cluster.status()["frozen"] is None
 
 
-async def test_a_freeze_that_is_not_kept_is_told_as_a_failure(
+async def test_a_freeze_that_is_not_kept_is_reported_as_a_failure(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.path.unlink()

@@ -127,7 +127,7 @@ def test_a_pass_names_each_node_once() -> None:
         pytest.param(3, [GOOD], ["n1"], id="it-contradicts-itself"),
     ],
 )
-def test_a_round_with_anything_odd_in_it_is_not_believed_at_all(
+def test_a_round_with_anything_odd_in_it_is_not_trusted_at_all(
     asked: object, gone: object, not_gone: object
 ) -> None:
     assert parse_report(asked, gone, not_gone) is None

@@ -127,7 +127,7 @@ def test_every_combination_keeps_every_promise() -> None:
     assert permitted == 2  # of all: for 1 and for 30 of 100 gone at once
 
 
-def test_the_first_doubt_of_the_table_is_the_one_that_is_told() -> None:
+def test_the_first_doubt_of_the_table_is_the_one_that_is_reported() -> None:
     order = [rule.reason for rule in DELETION_RULES]
     for world in worlds():
         first = min(world.doubts(), key=order.index, default=None)

@@ -32,7 +32,7 @@ def test_a_freeze_outlives_a_restart_until_it_is_lifted(cluster: Cluster) -> Non
      b'{"freeze": "yes", "permitted": []}', b'{"freeze": {"why": "x"}, "permitted": []}',
      b'{"freeze": false, "permitted": []}'],
 )  # fmt: skip
-def test_a_state_file_that_is_not_understood_freezes_until_allow_writes_it_anew(
+def test_a_state_file_that_is_not_understood_freezes_until_allow_writes_it_again(
     cluster: Cluster, content: bytes
 ) -> None:
     cluster.path.write_bytes(content)

@@ -27,7 +27,7 @@ def test_a_deletion_that_failed_is_not_stopped_by_its_own_permit(tmp_path: Path)
     assert cluster.advance().report(["n0", "n1"]) == ["n0"]
 
 
-def test_a_kubelet_that_registers_anew_each_time_spends_one_deletion(cluster: Cluster) -> None:
+def test_a_kubelet_that_registers_again_each_time_spends_one_deletion(cluster: Cluster) -> None:
     cluster.fill(100).kill("n0", "n1").report(["n0"])
     for number in range(12):
         assert cluster.advance().report(["n0"]) == ["n0"], number
@@ -149,7 +149,7 @@ def test_allow_accepts_only_what_is_gone_and_stays_gone(
     assert cluster.status()["held"]
 
 
-def test_allow_does_not_accept_a_node_that_is_created_anew_later(cluster: Cluster) -> None:
+def test_allow_does_not_accept_a_node_that_is_created_again_later(cluster: Cluster) -> None:
     cluster.fill(6).kill(*names(2)).report(names(2))
     cluster.ask("allow")
     for name in names(2):

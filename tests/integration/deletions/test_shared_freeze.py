@@ -66,7 +66,7 @@ async def test_a_freeze_outlives_the_release_and_the_loss_of_the_lease(
 
 
 @pytest.mark.parametrize("value", ["an upgrade", "null", "{}", '{"why": 3}', "[", "true"])
-async def test_any_value_that_somebody_wrote_is_a_freeze(kube: Kube, value: str) -> None:
+async def test_any_value_that_someone_wrote_is_a_freeze(kube: Kube, value: str) -> None:
     lease = lease_of(kube, "one")
     lease.annotations = {FROZEN: value}
     found = SharedFreeze(kube, lease).get()

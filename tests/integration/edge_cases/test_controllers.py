@@ -44,7 +44,7 @@ def test_names_of_controllers_have_one_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["nodes", "-nodes", "Service", "-*", "service ", "-"])
-def test_an_unknown_name_is_told_without_its_sign(name: str) -> None:
+def test_an_unknown_name_is_reported_without_its_sign(name: str) -> None:
     assert unknown(canonical(["*", "service", name]), "simulated") == [name.removeprefix("-")]
 
 

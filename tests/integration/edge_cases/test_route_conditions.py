@@ -82,10 +82,10 @@ async def test_the_condition_is_written_on_an_api_server(
         await perform(api_server, write)
     found = await api_server.find(node)
     assert found
-    told = network_condition(Node(found))
-    assert (told["status"], told["reason"], told["message"]) == expected
-    assert told["lastTransitionTime"] == turned
-    assert told["lastHeartbeatTime"] == (LATER if writes else OLD)
+    reported = network_condition(Node(found))
+    assert (reported["status"], reported["reason"], reported["message"]) == expected
+    assert reported["lastTransitionTime"] == turned
+    assert reported["lastHeartbeatTime"] == (LATER if writes else OLD)
     assert (found["metadata"]["resourceVersion"] != node.meta["resourceVersion"]) is bool(writes)
 
 

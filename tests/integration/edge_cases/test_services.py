@@ -105,7 +105,7 @@ async def test_a_service_being_deleted_goes_with_its_balancer(
 
 
 @row("SV5")
-async def test_a_status_that_somebody_wrote_meanwhile_is_not_overwritten_unseen(
+async def test_a_status_that_someone_wrote_meanwhile_is_not_overwritten_unseen(
     api_server: ApiServer, desk: Desk
 ) -> None:
     made = await api_server.service(wanting(finalized))

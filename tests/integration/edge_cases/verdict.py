@@ -28,8 +28,8 @@ def judge(row: Row, results: Mapping[str, str], difference: str) -> Verdict:
     if "passed" not in results.values():
         return Verdict("NOT RUN", False)
     skipped = list(results.values()).count("skipped")
-    told = f"passed, {skipped} not run" if skipped else "passed"
-    return Verdict(f"{told}, differs" if difference else told, True)
+    reported = f"passed, {skipped} not run" if skipped else "passed"
+    return Verdict(f"{reported}, differs" if difference else reported, True)
 
 
 def _case(test: str) -> list[str]:

@@ -151,14 +151,14 @@ async def test_alerts_fire_for_what_happens_and_end_with_it(observed: Observed) 
     await until("it is scraped", lambda: _is(prometheus.scrapes, paths))
     await asyncio.sleep(RANGE + 2 * FOR)  # a calm time is one in which nothing is waited for
     assert await prometheus.ever_fired() == set()
-    told: set[str] = set()
+    reported: set[str] = set()
     for trouble, remedy, alerts in TROUBLES:
         await trouble(observed)
         await prometheus.fires(*alerts)
         await remedy(observed)
         await prometheus.is_silent()
-        told |= {*alerts}
-    assert await prometheus.ever_fired() == told
+        reported |= {*alerts}
+    assert await prometheus.ever_fired() == reported
     observed.served.supervisor.end()
     await prometheus.fires("CCMAbsent")
 

@@ -137,7 +137,7 @@ async def test_a_proxy_is_trusted_by_name_and_for_its_headers_only(
     assert bool(user) is is_authenticated
 
 
-async def test_a_client_cannot_name_somebody_else(world: World) -> None:
+async def test_a_client_cannot_name_someone_else(world: World) -> None:
     async with world.serving() as server:
         user = await world.user(server, CLIENTS.client("alice"), headers=BOB)
         response = await server.get("/page", headers=BOB)

@@ -72,13 +72,13 @@ STEPS = st.lists(
 @given(STEPS)
 def test_no_counter_ever_goes_back_whatever_starts_and_ends(steps: list[tuple[str, ...]]) -> None:
     """Two processes of a worker at once are a hand-over; one may end before it said anything."""
-    totals, running, told, ended = WorkerCounters(), dict[str, int](), 0, Counter[str]()
+    totals, running, reported, ended = WorkerCounters(), dict[str, int](), 0, Counter[str]()
     before: dict[str, CounterTotals] = {}
     for worker, start, step in steps:
         ident = f"{worker}.{start}"
         if step == "tell":
             running[ident] = running.get(ident, 0) + 1
-            told += 1
+            reported += 1
             totals.update(ident, numbers(running[ident]))
         else:
             running.pop(ident, None)
@@ -90,7 +90,7 @@ def test_no_counter_ever_goes_back_whatever_starts_and_ends(steps: list[tuple[st
                 assert all(new >= old for new, old in zip(after[name][key], value, strict=True))
         before = after
     counted = sum(sum(sums.get((metrics.QUEUE_ADDS, ()), [])) for sums in before.values())
-    assert (counted, totals.exits) == (told, ended)
+    assert (counted, totals.exits) == (reported, ended)
 
 
 def numbers(count: int) -> dict[str, Any]:

@@ -210,7 +210,7 @@ UNMATCHED = 'warn: some health checks cannot be excluded: no matches for "x", "y
 
 
 @pytest.mark.parametrize(
-    ("why", "excluded", "told"),
+    ("why", "excluded", "reported"),
     [
         ("", [], ["[+]ping ok", "[+]watches ok", "healthz check passed"]),
         ("late", [], ["[+]ping ok", "[-]watches failed: reason withheld", "healthz check failed"]),
@@ -220,11 +220,11 @@ UNMATCHED = 'warn: some health checks cannot be excluded: no matches for "x", "y
     ],
 )
 def test_all_checks_together_withhold_reasons_and_an_excluded_one_is_well(
-    supervisor: Supervisor, why: str, excluded: list[str], told: list[str]
+    supervisor: Supervisor, why: str, excluded: list[str], reported: list[str]
 ) -> None:
     supervisor.trouble = why or None
-    is_healthy = told[-1].endswith("passed")
-    expected = HealthReport(is_healthy, "".join(f"{line}\n" for line in told))
+    is_healthy = reported[-1].endswith("passed")
+    expected = HealthReport(is_healthy, "".join(f"{line}\n" for line in reported))
     assert supervisor.endpoints().health.report("healthz", excluded) == expected
 
 
@@ -237,10 +237,10 @@ def test_a_change_is_logged_once_with_its_reason(
         supervisor.trouble = why
         for _ in range(3):
             health.report("healthz")
-    told = [
+    reported = [
         (record.levelname, record.message, vars(record).get("why")) for record in caplog.records
     ]
-    assert told == [
+    assert reported == [
         ("WARNING", "health check failed", "it is late"),
         ("INFO", "health check recovered", None),
     ]

@@ -73,7 +73,7 @@ async def test_silent_connections_close_no_client_and_hold_up_no_probe(
             assert b" 200 " in await reader.readline()
 
 
-async def test_a_flood_of_strangers_takes_no_slot_of_this_host(reviews: ReviewApi) -> None:
+async def test_a_flood_of_other_clients_takes_no_slot_of_this_host(reviews: ReviewApi) -> None:
     async with serving(reviews) as server:
         with ExitStack() as held:
             for number in range(500):

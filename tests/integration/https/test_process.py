@@ -222,9 +222,9 @@ async def test_an_api_server_that_hangs_leaves_a_replica_alive_and_not_ready(
         os.kill(cluster.pids["kube-apiserver"], signal.SIGSTOP)
         try:
             await eventually(served.is_ready, lambda is_ready: not is_ready, pause=0.1)
-            told = await served.place.get("/readyz")
-            assert "[-]freshness failed: reason withheld" in told.text
-            assert "[+]watches ok" in told.text
+            reported = await served.place.get("/readyz")
+            assert "[-]freshness failed: reason withheld" in reported.text
+            assert "[+]watches ok" in reported.text
             assert (await served.place.get("/livez")).text == "ok"
         finally:
             os.kill(cluster.pids["kube-apiserver"], signal.SIGCONT)

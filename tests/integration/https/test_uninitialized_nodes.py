@@ -76,7 +76,7 @@ def test_who_stands_by_counts_nothing_but_sees_them_wait(cluster: Cluster) -> No
     assert (len(cluster.uninitialized), cluster.counted()) == (0, (0, 0.0))
 
 
-def test_a_node_that_goes_was_not_initialized_and_one_of_its_name_begins_anew(
+def test_a_node_that_goes_was_not_initialized_and_one_of_its_name_begins_again(
     cluster: Cluster,
 ) -> None:
     cluster.put("a", tainted=True)

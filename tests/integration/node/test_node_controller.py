@@ -51,9 +51,9 @@ async def test_a_tainted_node_gets_what_its_machine_is(caplog: pytest.LogCapture
         assert after.labels["topology.kubernetes.io/zone"] == "z"
         assert await w.events() == [SYNCED]
         assert w.cluster.writes == 2
-    (told,) = map(vars, caplog.records)
-    assert (told["message"], told["provider_id"]) == ("node initialized", "fake://1")
-    assert (told["node"], told["seconds"] >= 0) == (after.name, True)
+    (reported,) = map(vars, caplog.records)
+    assert (reported["message"], reported["provider_id"]) == ("node initialized", "fake://1")
+    assert (reported["node"], reported["seconds"] >= 0) == (after.name, True)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_what_is_no_answer_is_the_providers_failure(answers: Any) -> None:
         pytest.param([], Gone("404 seen"), "CloudMachineNotFound", "404 seen", id="no-machine"),
     ],
 )
-async def test_what_does_not_fit_the_node_is_told_to_people(
+async def test_what_does_not_fit_the_node_is_an_event(
     tweaks: list[Tweak], answer: Answer, reason: str, complaint: str
 ) -> None:
     async with world() as w:
@@ -126,8 +126,8 @@ async def test_what_does_not_fit_the_node_is_told_to_people(
         with pytest.raises(CloudError, match=complaint):
             await w.sync()
         assert w.cluster.node() == before
-        ((kind, told, message),) = await w.events()
-        assert (kind, told) == ("Warning", reason)
+        ((kind, reported, message),) = await w.events()
+        assert (kind, reported) == ("Warning", reason)
         assert complaint in message
 
 

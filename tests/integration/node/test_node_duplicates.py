@@ -41,8 +41,8 @@ async def test_a_newer_node_on_the_machine_of_another_stays_as_it_is() -> None:
         assert await sync(w, "victim") == "initialized"
         assert is_untouched(w, hostile)
         kinds = {(reason, message.partition(":")[0]) for _, reason, message in await w.events()}
-        told = "DuplicateProviderID", "Node victim is older and has the same machine"
-        assert kinds == {told, ("Synced", "Node synced successfully")}
+        reported = "DuplicateProviderID", "Node victim is older and has the same machine"
+        assert kinds == {reported, ("Synced", "Node synced successfully")}
         w.cluster.remove("Node", "victim")
         assert "0-hostile" in w.feed()
         assert await sync(w, "0-hostile") == "initialized"

@@ -16,7 +16,7 @@ from tests.support.nodes import (
     with_addresses,
     with_provider_id,
 )
-from workers.node.plan import CannotPlan, SetLabels, follow, patch_for
+from workers.node.plan import CannotPlan, SetLabels, patch_for, plan_update
 
 from .test_node_interrupted import machines, tweaks
 
@@ -36,7 +36,7 @@ MINE = {"mine": "x"}
 
 def after(before: Node, instance: Instance | None, beta_wins: bool = False) -> Node:
     raw: Json = before.raw
-    for action in follow(before, instance, beta_wins):
+    for action in plan_update(before, instance, beta_wins):
         raw = patched(raw, patch_for(before, action).operations)
     return Node(raw)
 
@@ -93,7 +93,7 @@ def test_the_cloud_has_the_last_word_about_a_pair_that_differs() -> None:
 
 def test_what_the_cloud_does_not_say_stays() -> None:
     before = node(labelled(GA), with_addresses("InternalIP 10.0.0.1"))
-    assert list(follow(before, machine(), beta_wins=False)) == []
+    assert list(plan_update(before, machine(), beta_wins=False)) == []
 
 
 def test_a_label_that_the_cloud_adds_later_is_added_and_never_overwrites() -> None:
@@ -112,7 +112,9 @@ def test_addresses_follow_the_machine() -> None:
 
 def test_labels_follow_although_the_addresses_cannot() -> None:
     before = node(provided_ip("10.9.9.9"))
-    actions = follow(before, machine("fake://1", "InternalIP 10.0.0.1", zone="z"), beta_wins=False)
+    actions = plan_update(
+        before, machine("fake://1", "InternalIP 10.0.0.1", zone="z"), beta_wins=False
+    )
     assert isinstance(next(actions), SetLabels)
     with pytest.raises(CannotPlan, match=r"10\.9\.9\.9"):
         next(actions)
@@ -125,10 +127,10 @@ def test_an_interrupted_plan_converges_to_the_same_node(
     before = node(*some)
     states = [before.raw]
     try:
-        for action in follow(before, instance, beta_wins):
+        for action in plan_update(before, instance, beta_wins):
             states.append(patched(states[-1], patch_for(before, action).operations))
     except CannotPlan:
         return
     resumed = after(Node(states[min(performed, len(states) - 1)]), instance, beta_wins)
     assert resumed.raw == states[-1]
-    assert list(follow(resumed, instance, beta_wins)) == []
+    assert list(plan_update(resumed, instance, beta_wins)) == []

@@ -74,23 +74,23 @@ async def test_a_node_whose_machine_is_gone_is_deleted(
             await w.passes(2)
         await until_gone(api_server, made)
         await until(lambda: "node deleted" in caplog.messages)
-    (told,) = (vars(one) for one in caplog.records if one.message == "node deleted")
-    assert (told["node"], told["why"]) == (made.name, GONE.evidence)
+    (reported,) = (vars(one) for one in caplog.records if one.message == "node deleted")
+    assert (reported["node"], reported["why"]) == (made.name, GONE.evidence)
 
 
 @pytest.mark.parametrize("is_final", [True, False])
-async def test_what_the_cloud_says_to_have_ended_is_told_so(
+async def test_what_the_cloud_says_to_have_ended_is_reported_so(
     api_server: ApiServer, is_final: bool
 ) -> None:
     async with supervised_world(api_server.kube) as w:
         made = await put(api_server, w, is_ready("False"), OURS)
         w.machines.answers[made.name] = Gone("it is terminated", is_final=is_final)
         await w.passes()
-        told = [one for one in w.proposals if one.asked][-1]
-        assert [one[4] for one in told.gone] == [is_final]
+        reported = [one for one in w.proposals if one.asked][-1]
+        assert [one[4] for one in reported.gone] == [is_final]
 
 
-async def test_a_node_that_somebody_holds_is_deleted_once_and_then_left_alone(
+async def test_a_node_that_someone_holds_is_deleted_once_and_then_left_alone(
     api_server: ApiServer,
 ) -> None:
     """Its finalizer is another controller's: what is left to do is theirs."""
@@ -154,8 +154,8 @@ async def test_any_other_node_stays_as_it_is(
             w.machines.answers[made.name] = answer
         assert await after_passes(api_server, w, made) == made.raw
         assert any(made.name in read for read in w.machines.reads) is is_asked
-        is_told_of = is_asked and answer is not GONE
-        assert (made.name in w.proposals[-1].not_gone) is is_told_of
+        is_reported = is_asked and answer is not GONE
+        assert (made.name in w.proposals[-1].not_gone) is is_reported
         assert w.governor.status(0.0)["counts"]["permitted"] == 0
 
 
@@ -173,8 +173,8 @@ async def test_a_node_whose_machine_is_off_is_tainted_until_it_is_on(
         w.machines.answers[made.name] = RUNNING
         await until_taints(api_server, made, [OTHER_TAINT])
         await until(lambda: "shutdown taint removed" in caplog.messages)
-    told = [vars(one) for one in caplog.records if one.message.startswith("shutdown")]
-    assert [(one["message"], one["node"]) for one in told] == [
+    reported = [vars(one) for one in caplog.records if one.message.startswith("shutdown")]
+    assert [(one["message"], one["node"]) for one in reported] == [
         ("shutdown taint set", made.name),
         ("shutdown taint removed", made.name),
     ]
@@ -215,16 +215,16 @@ async def test_a_node_that_is_ready_when_its_deletion_is_about_to_leave_stays(
 
 
 @row("NL15")
-async def test_a_deletion_is_told_with_a_whole_reference(api_server: ApiServer) -> None:
+async def test_a_deletion_is_reported_with_a_whole_reference(api_server: ApiServer) -> None:
     async with supervised_world(api_server.kube) as w:
         made = await put(api_server, w, is_ready("False"), OURS)
         w.machines.answers[made.name] = GONE
         await until_gone(api_server, made)
         await w.context.recorder.drain(timeout())
         events = (await api_server.kube.get("/api/v1/namespaces/default/events"))["items"]
-    (told,) = [one for one in events if one["involvedObject"]["name"] == made.name]
+    (reported,) = [one for one in events if one["involvedObject"]["name"] == made.name]
     object_ref = {"apiVersion": "v1", "kind": "Node", "name": made.name, "uid": made.uid}
-    assert told["involvedObject"] == object_ref
-    assert (told["type"], told["reason"]) == ("Normal", "DeletingNode")
+    assert reported["involvedObject"] == object_ref
+    assert (reported["type"], reported["reason"]) == ("Normal", "DeletingNode")
     expected = f"Deleting node {made.name} because it does not exist in the cloud provider"
-    assert told["message"] == expected
+    assert reported["message"] == expected

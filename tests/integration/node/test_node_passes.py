@@ -24,7 +24,7 @@ def filled(number: int) -> Store:
     store = Store(PROJECTIONS)
     names = [f"n{index:04}" for index in reversed(range(number))]
     entries = [["Node", name, 1, {"metadata": {"name": name}}] for name in names]
-    store.absorb(Objects.of(1, 1, True, entries))
+    store.apply(Objects.of(1, 1, True, entries))
     return store
 
 
@@ -51,7 +51,7 @@ async def test_a_node_that_goes_meanwhile_is_left_out() -> None:
     names = store.keys(Node.KIND)
     looking = asyncio.create_task(nodes_where(store, names, lambda node: True))
     await asyncio.sleep(0)
-    store.absorb(Objects.of(1, 2, False, [["Node", max(names), 0, None]]))
+    store.apply(Objects.of(1, 2, False, [["Node", max(names), 0, None]]))
     assert len(await looking) == 2 * NODES_AT_ONCE - 1
 
 

@@ -197,7 +197,7 @@ async def test_the_answer_about_a_node_is_not_used_for_its_successor() -> None:
         assert address(w, "node-1") == "1.1.1.1"
 
 
-async def test_people_are_told_when_the_cloud_lacks_the_nodes_own_address() -> None:
+async def test_an_event_is_recorded_when_the_cloud_lacks_the_nodes_own_address() -> None:
     async with world(node_status_update_frequency=PERIOD) as w:
         raw = node(ready, with_provider_id("fake://1"), provided_ip("10.9.9.9"))
         w.put(raw, answer=machine("fake://1", "InternalIP 10.0.0.1"))
@@ -224,10 +224,10 @@ async def test_a_machine_that_came_back_elsewhere_is_followed_by_the_monitor_pas
 async def test_a_failed_question_becomes_an_event_when_it_fails_again_and_again() -> None:
     async with world() as w:
         w.put(node(tainted), answer=Unknown("403 UnauthorizedOperation"))
-        for told in (0, 0, 1):
+        for reported in (0, 0, 1):
             with pytest.raises(Exception, match="403"):
                 await w.sync()
-            assert len(await w.events()) == told
+            assert len(await w.events()) == reported
             w.queue.add_failed("node-1")
 
 

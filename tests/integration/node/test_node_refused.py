@@ -37,9 +37,11 @@ async def test_a_label_that_cannot_be_is_left_out_and_all_else_is_written(
         assert not after.is_uninitialized
         assert not left_out & after.labels.keys()
         assert ({TYPE, ZONE} - left_out) <= after.labels.keys()
-        told = [message for kind, reason, message in await w.events() if reason == "LabelLeftOut"]
-        assert len(told) == 1
-        assert all(key in told[0] for key in left_out)
+        reported = [
+            message for kind, reason, message in await w.events() if reason == "LabelLeftOut"
+        ]
+        assert len(reported) == 1
+        assert all(key in reported[0] for key in left_out)
 
 
 async def test_a_label_that_an_initialized_node_cannot_have_costs_no_write() -> None:

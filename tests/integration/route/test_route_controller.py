@@ -271,7 +271,7 @@ async def test_a_node_of_another_cloud_is_left_alone() -> None:
         assert network_condition(w.cluster.node("node-1")) == {}
 
 
-async def test_a_route_of_somebody_else_is_never_touched() -> None:
+async def test_a_route_of_someone_else_is_never_touched() -> None:
     cloud = cloud_with(RIGHT4)
     cloud.put(C4, "theirs", is_ours=False)
     async with world(*nodes(SINGLE), routed("c", C4), cloud=cloud) as w:

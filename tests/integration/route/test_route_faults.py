@@ -38,7 +38,7 @@ A6 = "fd00:244::/64"
 COULD_NOT = "Could not create route uid-of-{0} {1} for node {0}: {2}"
 
 
-def told(w: World, name: str) -> tuple[str, str]:
+def reported(w: World, name: str) -> tuple[str, str]:
     """Status and message of the condition."""
     condition = network_condition(w.cluster.node(name))
     return condition.get("status", ""), condition.get("message", "")
@@ -114,12 +114,12 @@ async def test_a_list_that_always_leaves_a_route_out_costs_a_creation_that_finds
         await w.full_pass()
         assert w.cloud.routes == {A4: "a", B4: "b"}
         assert w.cloud.calls["delete"] == 0
-        assert told(w, "a")[0] == "False"
+        assert reported(w, "a")[0] == "False"
         assert w.failures == {}
 
 
 @pytest.mark.parametrize("makes_room", [True, False], ids=["a-node-leaves", "a-full-pass"])
-async def test_a_full_table_is_told_on_the_node_and_tried_when_there_is_room(
+async def test_a_full_table_is_reported_on_the_node_and_tried_when_there_is_room(
     makes_room: bool,
 ) -> None:
     async with world(routed("a", A4), routed("b", B4)) as w:
@@ -129,18 +129,18 @@ async def test_a_full_table_is_told_on_the_node_and_tried_when_there_is_room(
         cidr = A4 if full == "a" else B4
         assert isinstance(w.failures[full], Refused)
         cause = "1 of 1 routes are used"
-        assert told(w, full) == (
+        assert reported(w, full) == (
             "True",
             f"RouteController failed to create a route: {cidr}: {cause}",
         )
-        assert told(w, fits)[0] == "False"
+        assert reported(w, fits)[0] == "False"
         event = (full, "FailedToCreateRoute", COULD_NOT.format(full, cidr, cause))
-        assert await w.told() == [event]
+        assert await w.reported() == [event]
         assert w.controller.status()["refused"] == 1
         creates = w.cloud.calls["create"]
         assert creates == 2  # the echo of the condition did not lead to another one
         await w.retry()
-        assert await w.told() == [event]
+        assert await w.reported() == [event]
         if makes_room:
             w.cluster.remove("Node", fits)
             await w.settle()
@@ -149,7 +149,7 @@ async def test_a_full_table_is_told_on_the_node_and_tried_when_there_is_room(
             w.cloud.most = 2
             await w.full_pass()
             assert w.cloud.routes == {A4: "a", B4: "b"}
-        assert told(w, full)[0] == "False"
+        assert reported(w, full)[0] == "False"
         assert w.controller.status()["refused"] == 0
 
 
@@ -159,39 +159,39 @@ async def test_one_network_that_fails_does_not_hold_up_the_other_of_the_node() -
         w.cloud.answers["create"] = outage()
         await w.settle()
         assert w.cloud.routes == {A6: "a"}
-        assert told(w, "a")[0] == "True"
-        assert "500 from the cloud" in told(w, "a")[1]
+        assert reported(w, "a")[0] == "True"
+        assert "500 from the cloud" in reported(w, "a")[1]
         assert isinstance(w.failures["a"], CloudError)
         w.cloud.answers["create"] = [Refused("50 of 50\n routes are used")]
         await w.retry()
-        assert "50 of 50 routes are used" in told(w, "a")[1]
+        assert "50 of 50 routes are used" in reported(w, "a")[1]
         assert w.cluster.writes == 2
         await w.retry()
         assert w.cloud.routes == {A4: "a", A6: "a"}
-        assert told(w, "a")[0] == "False"
+        assert reported(w, "a")[0] == "False"
         assert w.cloud.calls["create"] == 4
 
 
 @pytest.mark.parametrize("wait", [Throttled("429", 0.0), RetryAfter("busy", 0.0)])
-async def test_having_to_wait_is_told_to_nobody(wait: Exception) -> None:
+async def test_having_to_wait_records_no_event(wait: Exception) -> None:
     async with world(routed("a", A4)) as w:
         w.cloud.answers["create"] = [wait, wait]
         await w.settle()
         assert w.cloud.routes == {A4: "a"}
         assert w.cluster.writes == 1
-        assert await w.told() == []
+        assert await w.reported() == []
 
 
 async def test_the_condition_waits_for_a_network_that_waits() -> None:
     async with world(routed("a", A4, A6)) as w:
         w.cloud.answers["create"] = [RetryAfter("busy", 0.0), *outage(), RetryAfter("busy", 0.0)]
         seen: list[str] = []
-        w.cloud.before_call = lambda: seen.append(told(w, "a")[0])
+        w.cloud.before_call = lambda: seen.append(reported(w, "a")[0])
         await w.settle()
         await w.retry()
         assert w.cloud.routes == {A4: "a", A6: "a"}
         assert set(seen) == {""}
-        assert told(w, "a")[0] == "False"
+        assert reported(w, "a")[0] == "False"
 
 
 async def test_a_deletion_that_fails_is_tried_again_and_holds_up_nobody() -> None:
@@ -203,10 +203,10 @@ async def test_a_deletion_that_fails_is_tried_again_and_holds_up_nobody() -> Non
         await w.settle()
         assert w.cloud.routes == {A4: "a", B4: "b", C4: "x", D4: "y"}
         assert set(w.failures) == {"c", f"route {D4}"}
-        assert told(w, "c")[0] == "True"
+        assert reported(w, "c")[0] == "True"
         await w.retry()
         assert w.cloud.routes == {A4: "a", B4: "b", C4: "c"}
-        assert told(w, "c")[0] == "False"
+        assert reported(w, "c")[0] == "False"
         assert w.cloud.calls["list"] == 1
 
 
@@ -215,13 +215,13 @@ async def test_a_pod_cidr_that_is_not_a_network_is_one_event_and_holds_up_nothin
         await w.settle()
         assert w.cloud.routes == {A6: "a", B4: "b"}
         cause = "it is not a network"
-        assert told(w, "a") == (
+        assert reported(w, "a") == (
             "True",
             f"RouteController failed to create a route: banana: {cause}",
         )
         await w.full_pass()
         message = COULD_NOT.format("a", "banana", cause)
-        assert await w.told() == [("a", "FailedToCreateRoute", message)]
+        assert await w.reported() == [("a", "FailedToCreateRoute", message)]
         assert not w.results["a"].is_done
         assert w.failures == {}
         w.cluster.put(changed(w.cluster.node("a"), with_pod_cidrs("banana")))
@@ -238,7 +238,7 @@ async def test_what_a_write_answers_beside_the_condition_is_a_change_as_any_othe
         w.cluster.put(changed(w.cluster.node("a"), with_condition("False", "CalicoIsUp")))
         await w.settle()
         assert w.cloud.routes == {A4: "b", B4: "a"}
-        assert told(w, "b")[0] == "False"
+        assert reported(w, "b")[0] == "False"
 
 
 @pytest.mark.parametrize("status", [409, 422, 500])
@@ -248,7 +248,7 @@ async def test_a_condition_that_cannot_be_written_is_written_later(status: int) 
         await w.settle()
         assert set(w.failures) == {"a"}
         await w.retry()
-        assert told(w, "a")[0] == "False"
+        assert reported(w, "a")[0] == "False"
         assert w.cloud.calls["create"] == 1
 
 
@@ -266,7 +266,7 @@ async def test_a_condition_that_the_api_server_refuses_is_not_hurried_by_full_pa
         assert w.cloud.routes == {A4: "a"}
         w.cluster.failures = []
         await w.retry()
-        assert told(w, "a")[0] == "False"
+        assert reported(w, "a")[0] == "False"
 
 
 async def test_without_permission_nothing_is_written() -> None:
@@ -287,7 +287,7 @@ async def test_a_creation_that_was_done_but_not_answered_is_adopted() -> None:
         w.cluster.put(routed("b", B4))
         await w.settle()
         assert w.cloud.routes == {A4: "a", B4: "b"}
-        assert told(w, "b")[0] == "False"
+        assert reported(w, "b")[0] == "False"
         w.cluster.put(routed("c", C4))
         w.cloud.answers["create"] = outage()
         await w.settle()
@@ -295,7 +295,7 @@ async def test_a_creation_that_was_done_but_not_answered_is_adopted() -> None:
         created = w.cloud.calls["create"]
         await w.full_pass()
         assert w.cloud.calls["create"] == created, "the list shows it"
-        assert told(w, "c")[0] == "False"
+        assert reported(w, "c")[0] == "False"
 
 
 @pytest.mark.parametrize("is_back", [False, True], ids=["gone", "back-with-another-network"])
@@ -321,8 +321,8 @@ async def test_a_node_that_comes_back_on_another_machine_gets_its_network_there(
     another = routed("a", A4, tweaks=(recreated, with_provider_id(f"{SCHEME}://a2")))
     async with world(routed("a", A4), routed("b", B4)) as w:
         await w.settle()
-        told_before: list[tuple[str, str]] = []
-        w.cloud.before_call = lambda: told_before.append(told(w, "a"))
+        reported_before: list[tuple[str, str]] = []
+        w.cloud.before_call = lambda: reported_before.append(reported(w, "a"))
         real = w.cloud.list
 
         async def meanwhile(nodes: Sequence[Node]) -> Sequence[Route]:
@@ -338,9 +338,9 @@ async def test_a_node_that_comes_back_on_another_machine_gets_its_network_there(
         else:
             w.cluster.put(another)
             await w.settle()
-            assert told_before == [("", "")] * 2
+            assert reported_before == [("", "")] * 2
         assert w.cloud.routes == {A4: "a2", B4: "b"}
-        assert told(w, "a")[0] == "False"
+        assert reported(w, "a")[0] == "False"
 
 
 def test_lists_that_nodes_ask_for_keep_their_distance() -> None:

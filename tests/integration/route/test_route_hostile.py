@@ -31,7 +31,7 @@ async def test_a_pod_cidr_outside_the_cluster_gets_no_route(cidr: str) -> None:
         assert w.cloud.routes == {A4: "a", B4: "hostile"}
         assert is_unavailable(w, "hostile")
         assert not is_unavailable(w, "a")
-        ((name, reason, message),) = await w.told()
+        ((name, reason, message),) = await w.reported()
         assert (name, reason) == ("hostile", "FailedToCreateRoute")
         assert f"{cidr} for node hostile: it is not inside --cluster-cidr" in message
         written = w.cloud.writes, w.cluster.writes
@@ -62,7 +62,7 @@ async def test_a_pod_cidr_wider_than_the_given_mask_gets_no_route_and_loses_the_
             await strict.settle()
             assert strict.cloud.routes == {A4: "a"}
             assert is_unavailable(strict, "wide")
-            ((name, _, message),) = await strict.told()
+            ((name, _, message),) = await strict.reported()
             assert name == "wide"
             assert "wider than --node-cidr-mask-size-ipv4, /24" in message
             strict.cluster.put(changed(strict.cluster.node("wide"), with_pod_cidrs(C4)))
@@ -87,7 +87,7 @@ async def test_a_wide_pod_cidr_holds_up_no_new_node(wide: str) -> None:
         assert w.cloud.routes == {"10.244.200.0/24": "a", **new}
         unavailable = [name for name in w.cluster.nodes if is_unavailable(w, name)]
         assert unavailable == ["wide"]
-        assert {name for name, _, _ in await w.told()} == {"wide"}
+        assert {name for name, _, _ in await w.reported()} == {"wide"}
 
 
 @pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.7/32", "10.244.0.0/23"])
@@ -99,9 +99,11 @@ async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
         await w.settle()
         assert w.cloud.routes == {A4: "victim"}
         assert [is_unavailable(w, name) for name in ("victim", "0-hostile")] == [False, True]
-        told = await w.told()
-        assert {name for name, _, _ in told} == {"0-hostile"}
-        assert all("overlaps with a pod CIDR of node victim" in message for _, _, message in told)
+        reported = await w.reported()
+        assert {name for name, _, _ in reported} == {"0-hostile"}
+        assert all(
+            "overlaps with a pod CIDR of node victim" in message for _, _, message in reported
+        )
         w.cluster.remove("Node", "victim")
         await w.settle()
         assert list(w.cloud.routes.values()) == ["0-hostile"]
@@ -119,7 +121,7 @@ async def test_a_newer_node_on_the_machine_of_another_gets_no_route() -> None:
         assert w.cloud.routes == {A4: "victim", C4: "c"}
         assert (w.cloud.calls["create"], w.cloud.calls["delete"]) == (2, 0)
         assert network_condition(w.cluster.node("0-hostile")) == {}
-        ((name, reason, message),) = await w.told()
+        ((name, reason, message),) = await w.reported()
         assert (name, reason) == ("0-hostile", "DuplicateProviderID")
         assert "Node victim is older" in message
         w.cluster.remove("Node", "victim")

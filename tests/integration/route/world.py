@@ -90,7 +90,7 @@ class World(ControllerWorld):
         finally:
             self.queue.done(key)
 
-    async def told(self) -> list[tuple[str, str, str]]:
+    async def reported(self) -> list[tuple[str, str, str]]:
         """What people were told: name of the Node, reason, message."""
         events = [(reason, message) for _, reason, message in await self.events()]
         names = [one["involvedObject"]["name"] for one in self.cluster.events]

@@ -54,7 +54,7 @@ async def test_what_is_not_supported_is_refused_before_anything_is_made(
         for _ in range(3):
             await w.later()
             await w.put(w.service(), node("n2"))
-        ((reason, message),) = await w.told()
+        ((reason, message),) = await w.reported()
         assert reason == "SyncLoadBalancerFailed"
         assert message.startswith("Error syncing load balancer: ")
         assert all(word in message for word in words)
@@ -70,7 +70,7 @@ async def test_what_the_cloud_refuses_is_one_event_and_not_tried_until_something
             await w.later()
             await w.put(w.service())
         assert len(w.balancers.named("ensure")) == 1
-        ((reason, message),) = await w.told("Warning")
+        ((reason, message),) = await w.reported("Warning")
         assert reason == "SyncLoadBalancerFailed"
         assert "failed to ensure load balancer: port 80 is taken" in message
         assert w.queue.failed == []
@@ -81,7 +81,7 @@ async def test_what_the_cloud_refuses_is_one_event_and_not_tried_until_something
 
 
 @pytest.mark.parametrize("by_cloud", [True, False])
-async def test_no_backends_are_told_of_a_balancer_that_was_refused(by_cloud: bool) -> None:
+async def test_a_rejected_load_balancer_reports_no_backends(by_cloud: bool) -> None:
     why = "no quota is left" if by_cloud else "cannot do source ranges"
     refused = service() if by_cloud else service(RANGES)
     w = World(refused, N1, ensure=[Refused(why)] * 9 if by_cloud else [])
@@ -89,9 +89,9 @@ async def test_no_backends_are_told_of_a_balancer_that_was_refused(by_cloud: boo
     async with running(w):
         await w.put(node("n2"))
         await w.later()
-        told = w.controller.details(KEY)
-        assert why in told["refused"]
-        assert not {"current backends", "desired backends"} & told.keys()
+        reported = w.controller.details(KEY)
+        assert why in reported["refused"]
+        assert not {"current backends", "desired backends"} & reported.keys()
         shown = w.controller.status()["services"]
         assert [(one["state"], one["backends"]) for one in shown] == [("refused", 0)] * by_cloud
         w.balancers.failures["ensure"] = []
@@ -129,16 +129,16 @@ async def test_what_has_no_effect_is_one_event_until_it_is_something_else() -> N
         for number in (81, 82):
             await w.change(spec(ports=[port(number)]))
             await w.later()
-        told = ("LoadBalancerWarning", "; ".join(w.balancers.warnings))
-        assert w.controller.details(KEY)["warnings"] == told[1]
-        assert await w.told("Warning") == [told]
+        reported = ("LoadBalancerWarning", "; ".join(w.balancers.warnings))
+        assert w.controller.details(KEY)["warnings"] == reported[1]
+        assert await w.reported("Warning") == [reported]
         assert w.service().ingress
         w.balancers.warnings = w.balancers.warnings[:1]
         await w.change(spec(ports=[port(83)]))
-        assert await w.told("Warning") == [told, (told[0], w.balancers.warnings[0])]
+        assert await w.reported("Warning") == [reported, (reported[0], w.balancers.warnings[0])]
         w.balancers.warnings = ()
         await w.change(spec(ports=[port(84)]))
-        assert len(await w.told("Warning")) == 2
+        assert len(await w.reported("Warning")) == 2
         assert "warnings" not in w.controller.details(KEY)
 
 
@@ -185,7 +185,7 @@ async def test_a_refused_change_leaves_what_there_is_and_its_backends_stay_right
         assert record.asked
         assert not record.asked["loadBalancerSourceRanges"]
         assert w.service().ingress
-        assert [reason for reason, _ in await w.told("Warning")] == ["SyncLoadBalancerFailed"]
+        assert [reason for reason, _ in await w.reported("Warning")] == ["SyncLoadBalancerFailed"]
 
 
 @pytest.mark.parametrize("is_restricted", [True, False])
@@ -196,10 +196,10 @@ async def test_annotations_that_reach_what_is_not_the_services_own_can_be_restri
     w = World(service(annotated({"example.com/certificate": "theirs"})), N1)
     w.controller._capabilities = Capabilities.of(given, (), w.balancers.privileged_annotations)
     async with running(w):
-        told = await w.told("Warning")
+        reported = await w.reported("Warning")
         assert bool(w.balancers.calls) is not is_restricted
-        assert len(told) == is_restricted
-        assert all("example.com/certificate reaches what is not" in text for _, text in told)
+        assert len(reported) == is_restricted
+        assert all("example.com/certificate reaches what is not" in text for _, text in reported)
 
 
 async def test_a_refused_service_that_is_deleted_goes_away() -> None:
@@ -212,6 +212,6 @@ async def test_a_provider_that_fails_holds_up_only_its_service() -> None:
     both = service(name="bad"), service()
     async with running_with(*both, N1, ensure=[ValueError("a bug")]) as w:
         assert sum(bool(w.service(key).ingress) for key in (KEY, "default/bad")) == 1
-        ((_, message),) = await w.told("Warning")
+        ((_, message),) = await w.reported("Warning")
         assert "the provider failed: ValueError('a bug')" in message
         assert len(w.queue.failed) == 1

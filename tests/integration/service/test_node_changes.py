@@ -61,7 +61,7 @@ async def test_without_a_balancer_a_node_is_no_work(kinds: list[str]) -> None:
     async with running_with(N1, *several) as w:
         await w.put(*(node(f"n{number}") for number in range(1, 1001)))
         assert w.controller.status()["backends"] == 1000
-        assert (w.balancers.calls, w.cluster.writes, await w.told()) == ([], 0, [])
+        assert (w.balancers.calls, w.cluster.writes, await w.reported()) == ([], 0, [])
 
 
 async def test_a_newer_node_on_the_machine_of_another_is_no_backend() -> None:
@@ -82,7 +82,7 @@ async def test_nodes_that_arrive_together_are_one_update() -> None:
     async with running_with(service()) as w:
         await w.put(N1, N2, N3)
         assert updates(w) == [("web", "n1", "n2", "n3")]
-        assert ("UpdatedLoadBalancer", "Updated load balancer with new hosts") in await w.told()
+        assert ("UpdatedLoadBalancer", "Updated load balancer with new hosts") in await w.reported()
 
 
 async def test_nodes_that_keep_arriving_are_few_updates() -> None:
@@ -173,7 +173,7 @@ async def test_a_failed_update_is_retried_by_back_off_and_not_by_the_next_node_e
             "Error updating load balancer with new hosts [n1 n2] "
             "[node names limited, total number of nodes: 2], error: boom"
         )
-        assert await w.told("Warning") == [("UpdateLoadBalancerFailed", failed)] * 3
+        assert await w.reported("Warning") == [("UpdateLoadBalancerFailed", failed)] * 3
         await w.put(N2)
         assert len(updates(w)) == 3
         assert len(w.queue.failed) == 3
@@ -254,8 +254,8 @@ async def test_a_node_that_goes_away_leaves_the_balancer() -> None:
         assert updates(w) == [("web", "n2")]
         await w.remove("Node", "n2")
         assert updates(w)[1:] == [("web",)]
-        told = ("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
-        assert await w.told("Warning") == [told]
+        reported = ("UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer")
+        assert await w.reported("Warning") == [reported]
 
 
 @row("SN13")
@@ -314,7 +314,7 @@ async def test_a_balancer_deleted_by_hand_is_made_again_when_its_backends_change
         await w.put(N2)
         (record,) = w.balancers.records.values()
         assert {name for name, _ in record.backends} == set(BOTH)
-        assert await w.told("Warning") == []
+        assert await w.reported("Warning") == []
 
 
 async def test_a_busy_balancer_gets_its_backends_exactly_when_it_said() -> None:
@@ -325,7 +325,7 @@ async def test_a_busy_balancer_gets_its_backends_exactly_when_it_said() -> None:
         assert w.queue.failed == []
         await w.later()
         assert len(updates(w)) == 2
-        assert await w.told("Warning") == []
+        assert await w.reported("Warning") == []
 
 
 async def test_nodes_that_move_while_a_failed_update_waits_are_not_forgotten() -> None:
@@ -346,5 +346,5 @@ async def test_twenty_names_are_shown_and_the_others_counted() -> None:
     async with running_with(service()) as w:
         w.balancers.failures["update"] = [CloudError("boom")]
         await w.put(*several)
-        messages = [m for r, m in await w.told() if r == "UpdateLoadBalancerFailed"]
+        messages = [m for r, m in await w.reported() if r == "UpdateLoadBalancerFailed"]
         assert "n18 n19 <3 more>] [node names limited, total number of nodes: 23]" in messages[0]

@@ -90,7 +90,7 @@ def test_who_wants_a_balancer_of_ours(
         (typed("NodePort"), "needs no load balancer of ours"),
     ],
 )
-def test_why_a_service_has_no_balancer_of_ours_is_told(tweak: Tweak, message: str) -> None:
+def test_why_a_service_has_no_balancer_of_ours_is_reported(tweak: Tweak, message: str) -> None:
     step = plan(
         service(tweak), Backends((), frozenset()), ServiceState(), Capabilities((), ()), 0.0
     )

@@ -44,7 +44,7 @@ async def test_a_new_start_reads_each_balancer_once_and_writes_nothing(mode: IpM
             await w.later()
         assert len(w.balancers.calls) == 5
         assert (w.balancers.writes, w.cluster.writes) == (0, 0)
-        assert await w.told() == []
+        assert await w.reported() == []
 
 
 async def test_a_new_service_does_not_wait_until_all_others_are_compared() -> None:
@@ -163,7 +163,7 @@ async def test_a_balancer_without_our_mark_is_never_touched(tweaks: list[Tweak])
         await w.put(node("n2"))
         assert list(w.balancers.records.values()) == [foreign]
         assert w.balancers.writes == 0
-        assert len(await w.told("Warning")) == 1
+        assert len(await w.reported("Warning")) == 1
         assert w.queue.failed == []
 
 
@@ -192,7 +192,7 @@ async def test_what_the_cloud_refused_is_tried_again_after_a_while() -> None:
         assert len(w.balancers.records) == 1
 
 
-async def test_somebody_who_undoes_every_status_is_not_fought_without_end() -> None:
+async def test_someone_who_undoes_every_status_is_not_fought_without_end() -> None:
     w = World(service(), N1)
 
     store = w.cluster._store

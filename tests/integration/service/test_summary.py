@@ -32,7 +32,7 @@ def entry(state: str, **status: object) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "reported"),
     [
         (ServiceState(owner=service()), entry("pending")),
         (ENSURED, entry("ensured", seconds_ago=10.0, addresses=["192.0.2.1", "lb.example"])),
@@ -53,8 +53,8 @@ def entry(state: str, **status: object) -> Json:
         (ServiceState(owner=service(), is_owner_gone=True), entry("deleting")),
     ],
 )
-def test_what_is_said_of_one(state: ServiceState, told: Json) -> None:
-    assert summarize({"a": state}, 100.0) == [told]
+def test_what_is_said_of_one(state: ServiceState, reported: Json) -> None:
+    assert summarize({"a": state}, 100.0) == [reported]
 
 
 def test_those_in_trouble_come_first_then_what_changed_last() -> None:
@@ -69,5 +69,5 @@ def test_those_in_trouble_come_first_then_what_changed_last() -> None:
 
 def test_a_refusal_that_is_asked_about_again_has_no_age() -> None:
     retried = Refusal({}, HOSTS, float("-inf"), "no quota is left")
-    (told,) = summarize({"a": replace(REFUSED, refusal=retried)}, 100.0)
-    assert (told["state"], told["seconds_ago"]) == ("refused", None)
+    (reported,) = summarize({"a": replace(REFUSED, refusal=retried)}, 100.0)
+    assert (reported["state"], reported["seconds_ago"]) == ("refused", None)

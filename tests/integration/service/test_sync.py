@@ -55,7 +55,7 @@ async def test_a_balancer_comes_and_goes_with_two_patches_each(tweak: Tweak) -> 
         assert w.written == ["finalizers", "loadBalancer"]
         assert w.service().finalizers == [FINALIZER]
         assert w.service().ingress == [{"ip": "192.0.2.1"}]
-        assert await w.told() == [
+        assert await w.reported() == [
             ("EnsuringLoadBalancer", "Ensuring load balancer"),
             ("EnsuredLoadBalancer", "Ensured load balancer"),
         ]
@@ -64,7 +64,7 @@ async def test_a_balancer_comes_and_goes_with_two_patches_each(tweak: Tweak) -> 
         assert w.balancers.records == {}
         # The status goes first: a crash in between leaves the finalizer, which leads back here.
         assert w.written == ["loadBalancer", "finalizers"]
-        assert await w.told() == [
+        assert await w.reported() == [
             ("DeletingLoadBalancer", "Deleting load balancer"),
             ("DeletedLoadBalancer", "Deleted load balancer"),
         ]
@@ -94,16 +94,16 @@ async def test_a_balancer_comes_and_goes_with_two_patches_each(tweak: Tweak) -> 
         ),
     ],
 )
-async def test_a_status_that_could_not_be_written_is_told_and_written_later(
+async def test_a_status_that_could_not_be_written_is_reported_and_written_later(
     failure: KubernetesError, reason: str, words: str
 ) -> None:
     w = World(service(finalized), node("n1"))
     w.cluster.failures = [failure]
     async with running(w):
         await w.rest()
-        told = await w.told("Warning")
-        assert [why for why, _ in told] == ([reason] if reason else [])
-        assert all(words in message for _, message in told)
+        reported = await w.reported("Warning")
+        assert [why for why, _ in reported] == ([reason] if reason else [])
+        assert all(words in message for _, message in reported)
         await w.later()
         assert w.service().ingress
     assert len(w.balancers.named("ensure")) == 1
@@ -129,7 +129,7 @@ async def test_a_failed_deletion_is_remembered_and_tried_again() -> None:
         assert w.queue.failed == [KEY]
         assert w.controller.status()["balancers"] == 1
         failed = ("DeleteLoadBalancerFailed", "Error deleting load balancer: boom")
-        assert await w.told("Warning") == [failed]
+        assert await w.reported("Warning") == [failed]
         await w.later()
         assert w.balancers.records == {}
         assert w.controller.status()["balancers"] == 0
@@ -152,7 +152,7 @@ async def test_when_a_sync_is_tried_again(
         assert len(w.queue.failed) == failed
         short = [seconds for _, seconds in w.queue.delays if seconds < 600]
         assert short == ([delay] if delay else [])
-        warnings = await w.told("Warning")
+        warnings = await w.reported("Warning")
         message = "Error syncing load balancer: failed to ensure load balancer: boom"
         assert warnings == ([("SyncLoadBalancerFailed", message)] if failed else [])
         assert bool(w.service().ingress) is (delay is None)
@@ -204,14 +204,14 @@ async def test_a_type_that_changes_back_gets_a_new_balancer() -> None:
         assert len(w.balancers.records) == 1
 
 
-async def test_a_finalizer_that_somebody_removed_comes_back() -> None:
+async def test_a_finalizer_that_someone_removed_comes_back() -> None:
     async with running_with(service(), node("n1")) as w:
         await w.change(lambda raw: raw["metadata"].update(finalizers=[]))
         assert w.service().has_finalizer
         assert len(w.balancers.named("ensure")) == 1
 
 
-async def test_a_status_that_somebody_cleared_is_written_again_without_asking_the_cloud() -> None:
+async def test_a_status_that_someone_cleared_is_written_again_without_asking_the_cloud() -> None:
     async with running_with(service(), node("n1")) as w:
         await w.change(with_status())
         assert w.service().ingress
@@ -248,7 +248,7 @@ async def test_cleanup_waits_exactly_as_long_as_the_cloud_says() -> None:
         assert w.service().has_finalizer
         await w.later()
         assert ("Service", KEY) not in w.cluster.objects
-        assert await w.told("Warning") == []
+        assert await w.reported("Warning") == []
 
 
 @pytest.mark.parametrize("failure", [CloudError("boom"), Denied("no"), ValueError("a bug")])
@@ -258,7 +258,7 @@ async def test_a_failed_cleanup_is_an_event_and_keeps_the_finalizer(failure: Exc
     async with running(w):
         assert w.service().has_finalizer
         assert w.queue.failed == [KEY]
-        ((reason, message),) = await w.told("Warning")
+        ((reason, message),) = await w.reported("Warning")
         assert reason == "SyncLoadBalancerFailed"
         assert "Error syncing load balancer: failed to delete load balancer: " in message
 
@@ -318,7 +318,7 @@ async def test_deletions_go_before_changes_and_changes_before_comparisons() -> N
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-async def test_an_address_is_told_before_the_nodes_that_came_meanwhile_and_holds_none_up(
+async def test_an_address_is_reported_before_the_nodes_that_came_meanwhile_and_holds_none_up(
     is_refused: bool,
 ) -> None:
     """Nodes may go on coming faster than the budget allows updates."""
@@ -360,8 +360,11 @@ async def test_a_comparison_is_in_the_log_when_it_did_something(
     w.balancers.records[name] = replace(record, asked=None)  # as somebody changed it by hand
     async with running(w.restarted()):
         pass
-    (told,) = [vars(one) for one in caplog.records if one.message.startswith("load balancer")]
-    assert (told["message"], told["calls"]) == ("load balancer updated", ["UpdateLoadBalancer"])
+    (reported,) = [vars(one) for one in caplog.records if one.message.startswith("load balancer")]
+    assert (reported["message"], reported["calls"]) == (
+        "load balancer updated",
+        ["UpdateLoadBalancer"],
+    )
 
 
 async def test_what_was_done_to_balancers_is_in_the_log_once(
@@ -373,15 +376,15 @@ async def test_what_was_done_to_balancers_is_in_the_log_once(
         await w.change(spec(ports=[port(81)]))
         await w.later()
         await w.change(being_deleted)
-    told = [vars(one) for one in caplog.records if one.message.startswith("load balancer")]
+    reported = [vars(one) for one in caplog.records if one.message.startswith("load balancer")]
     assert [
-        (one["message"].removeprefix("load balancer "), one.get("backends")) for one in told
+        (one["message"].removeprefix("load balancer "), one.get("backends")) for one in reported
     ] == [
         ("created", 1),
         ("has new backends", 2),
         ("updated", 2),
         ("deleted", None),
     ]
-    assert {one["service"] for one in told} == {KEY}
-    assert all(one["seconds"] >= 0 for one in told)
-    assert told[0]["addresses"]
+    assert {one["service"] for one in reported} == {KEY}
+    assert all(one["seconds"] >= 0 for one in reported)
+    assert reported[0]["addresses"]

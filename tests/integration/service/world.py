@@ -88,7 +88,7 @@ class World(ControllerWorld):
         self.cluster.put(*things)
         self.balancers.check = self.permission.check
         self._seq = 0
-        self.take: Any = self._absorb
+        self.take: Any = self._apply
 
     def restarted(self, **settings: Any) -> "World":
         """A new start of the worker, on what this one left."""
@@ -118,9 +118,9 @@ class World(ControllerWorld):
         self._seq += 1
         self.take(Objects.of(1, self._seq, complete, entries))
 
-    def _absorb(self, frame: Objects) -> None:
+    def _apply(self, frame: Objects) -> None:
         """What the runner does with a frame, for worlds without one."""
-        for kind, key in self.store.absorb(frame).changed:
+        for kind, key in self.store.apply(frame).changed:
             for affected in self.controller.map_to_keys(kind, key):
                 self.queue.add(affected)
 
@@ -166,12 +166,12 @@ class World(ControllerWorld):
     def service(self, key: str = KEY) -> Service:
         return self.cluster.service(key)
 
-    async def told(self, kind: str = "") -> list[tuple[str, str]]:
+    async def reported(self, kind: str = "") -> list[tuple[str, str]]:
         """Reason and message of each Event."""
         return [(why, what) for one, why, what in await self.events() if kind in ("", one)]
 
     async def reasons(self) -> list[str]:
-        return [reason for reason, _ in await self.told()]
+        return [reason for reason, _ in await self.reported()]
 
 
 @asynccontextmanager

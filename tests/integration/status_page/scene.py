@@ -62,7 +62,7 @@ async def played(directory: Path, why: str) -> AsyncIterator[Scene]:
         supervisor = await asyncio.to_thread(Supervisor, where, *flags)
         try:
             await _go_wrong(kube, cloud, supervisor, why)
-            await until("all of it is told", lambda: _is_told(supervisor))
+            await until("all of it is told", lambda: _is_reported(supervisor))
             yield Scene(supervisor, ServerAddress(port.number))
         finally:
             await asyncio.to_thread(supervisor.end)  # while this loop still serves it
@@ -88,7 +88,7 @@ def _initialized(supervisor: Supervisor) -> int:
     return sum(worker.get("initialized", 0) for worker in supervisor.workers().values())
 
 
-def _is_told(supervisor: Supervisor) -> bool:
+def _is_reported(supervisor: Supervisor) -> bool:
     workers, candidates = supervisor.workers(), supervisor.status()["deletions"]["candidates"]
     pending = {key for worker in workers.values() for key in worker.get("reasons", {})}
     entries = workers["service"].get("services", [])

@@ -45,21 +45,21 @@ def _tells_why_nodes_are_not_ready(page: PageReader) -> None:
     tainted, unready = page.texts["Pending nodes"]
     assert tainted.endswith("): 1 node.")
     assert unready.startswith("Not ready")
-    told = {row[2].partition("-")[0]: (row[0], row[3]) for row in page.rows["Pending nodes"]}
-    assert told["node"] == (
+    reported = {row[2].partition("-")[0]: (row[0], row[3]) for row in page.rows["Pending nodes"]}
+    assert reported["node"] == (
         STUCK,
         f"the cloud knows no such machine: the cloud has no machine {STUCK}",
     )
-    assert told["route"] == (STUCK, "waits for its provider ID")
+    assert reported["route"] == (STUCK, "waits for its provider ID")
     decided = {(row[0], row[3]) for row in page.rows["Recent decisions"]}
     assert {(STUCK, "failed"), (f"default/{REFUSED}", "failed")} <= decided
 
 
 def _tells_of_balancers(page: PageReader) -> None:
-    told = {row[0]: row for row in page.rows["Load balancers"]}
-    assert "set spec.sessionAffinity to None" in told[f"default/{REFUSED}"][-1]
+    reported = {row[0]: row for row in page.rows["Load balancers"]}
+    assert "set spec.sessionAffinity to None" in reported[f"default/{REFUSED}"][-1]
     for name in MADE:
-        row = told[f"default/{name}"]
+        row = reported[f"default/{name}"]
         assert (row[1], row[3][:7]) == ("ensured", "100.64.")
 
 

@@ -79,10 +79,12 @@ def test_without_an_address_there_is_no_link_to_the_documents() -> None:
     assert '<a href="https://wiki.local/ccm/deletion.md">' in render(troubled(), NOW)
 
 
-@pytest.mark.parametrize(("seconds", "is_told"), [(59.0, False), (61.0, True)])
-def test_an_uninitialized_node_is_a_problem_after_a_minute(seconds: float, is_told: bool) -> None:
+@pytest.mark.parametrize(("seconds", "is_reported"), [(59.0, False), (61.0, True)])
+def test_an_uninitialized_node_is_a_problem_after_a_minute(
+    seconds: float, is_reported: bool
+) -> None:
     facts = status(uninitialized_nodes={"count": 1, "first": {"vm-1": seconds}})
-    assert bool(list(find_problems(facts))) is is_told
+    assert bool(list(find_problems(facts))) is is_reported
 
 
 def test_each_worker_is_a_row() -> None:
@@ -197,7 +199,7 @@ def test_quarantine_watches_volumes_and_identities_have_their_rows() -> None:
     assert page.rows["Identities"][1:] == [["node-controller", "in 50m", "denied"]]
 
 
-def test_leader_and_standby_are_told_apart() -> None:
+def test_leader_and_standby_are_distinguished() -> None:
     leads = render(troubled(), NOW)
     assert "leader (8.2s left, renewed while it holds the lease)" in leads
     assert "<dd>migration: not held</dd>" in leads

@@ -56,8 +56,8 @@ async def test_the_policy_allows_its_own_style_only() -> None:
 async def test_the_refresh_interval_is_bounded(asked: str, seconds: str | None) -> None:
     async with showing(troubled()) as server:
         page = PageReader((await server.get(f"/{asked}", token="alice")).text)
-    told = [value for name, value in page.attributes if name == "content"]
-    assert told[1:] == ([seconds] if seconds else [])
+    reported = [value for name, value in page.attributes if name == "content"]
+    assert reported[1:] == ([seconds] if seconds else [])
 
 
 async def test_what_cannot_be_encoded_is_a_question_mark() -> None:

@@ -87,7 +87,7 @@ def test_a_folder_with_something_in_it_is_left_as_it_is(tmp_path: Path, there: s
     assert (tmp_path / there).read_text() == "mine"
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         code, output = new("mine", "--directory", str(place))

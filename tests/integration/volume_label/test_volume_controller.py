@@ -80,8 +80,8 @@ async def test_what_cannot_be_labelled_ends_in_one_event_and_stays_as_it_is(
             with pytest.raises(error) as raised:
                 await w.sync()
             assert type(raised.value) is error
-        ((kind, told, message),) = await w.events()
-        assert (kind, told, message) == ("Warning", reason, str(raised.value))
+        ((kind, reported, message),) = await w.events()
+        assert (kind, reported, message) == ("Warning", reason, str(raised.value))
         object_ref = {"apiVersion": "v1", "kind": "PersistentVolume", "name": "pv-1"}
         assert w.cluster.events[0]["involvedObject"] == {**object_ref, "uid": "uid-of-pv-1"}
         assert (w.cluster.volume(), w.cluster.tries) == (before, 0)
@@ -97,7 +97,7 @@ async def test_what_cannot_be_labelled_ends_in_one_event_and_stays_as_it_is(
         pytest.param(None, ValueError("a bug of the provider"), id="a-provider-that-fails"),
     ],
 )
-async def test_without_an_answer_the_volume_is_tried_again_and_nobody_is_told(
+async def test_without_an_answer_the_volume_is_retried_without_an_event(
     answer: PlaceAnswer | None, failure: Exception | None
 ) -> None:
     async with world() as w:
@@ -141,7 +141,7 @@ async def test_an_answer_about_an_earlier_volume_of_that_name_is_not_taken() -> 
         assert len(w.places.reads) == 2
 
 
-async def test_a_write_that_the_server_refuses_for_good_is_told_and_backs_off() -> None:
+async def test_a_write_that_the_server_refuses_for_good_is_reported_and_backs_off() -> None:
     w = World(None)
     async with under_runner(worker, w.context, w.controller, w.port):
         w.put(volume(), answer=place("a"))

@@ -252,7 +252,7 @@ MAY_PASS = ("VolumeNotFound", "ZoneNotFound")
         ),
     ],
 )
-def test_what_people_are_told_instead(
+def test_which_event_is_recorded_instead(
     tweaks: list[Tweak], answer: VolumePlace | Gone, reason: str, words: str
 ) -> None:
     step = plan(volume(*tweaks), answer, RULES)

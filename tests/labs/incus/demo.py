@@ -101,8 +101,8 @@ class Demo:
         await asyncio.sleep(CHECKS)
         url = f"http://{self.workload.service_address}/"
         found = await asyncio.to_thread(self.lab.answers, url, REQUESTS)
-        told = ", ".join(f"{who} {count}" for who, count in sorted(found.items()))
-        self.story.append(f"{REQUESTS} requests to {url}: {told}")
+        reported = ", ".join(f"{who} {count}" for who, count in sorted(found.items()))
+        self.story.append(f"{REQUESTS} requests to {url}: {reported}")
 
     async def power_off(self, name: str) -> None:
         await asyncio.to_thread(self.lab.set_state, [name], "stop")

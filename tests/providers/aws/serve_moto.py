@@ -1,4 +1,4 @@
-"""Serve moto, mended, on a free loopback port; one call at a time, as its writes undo each other.
+"""Serve moto, fixed, on a free loopback port; one call at a time, as its writes undo each other.
 
 Its URL goes into the file that is the first argument; the others are the process that it ends with
 and how many rules a security group may have.
@@ -23,7 +23,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.serving import make_server
 
 from ccm.processes import die_with_parent
-from tests.providers.aws.mended import mend
+from tests.providers.aws.fixed_moto import fix
 
 KEEP, RESET = "/moto-api/keep", "/moto-api/reset"
 
@@ -37,7 +37,7 @@ class Quiet(MotoRequestHandler):
 
 def main(url_file: Path, parent: int, rules_per_group: int) -> None:
     die_with_parent(parent)
-    mend(rules_per_group)
+    fix(rules_per_group)
     for module, name in (
         (backends, "list_of_moto_modules"),
         (responses, "method_names_from_class"),

@@ -76,7 +76,7 @@ IGNORED: list[tuple[str, dict[str, str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("kind", "asked", "names"), IGNORED)
-def test_what_upstream_ignores_is_ignored_and_told(
+def test_what_upstream_ignores_is_ignored_and_reported(
     kind: str, asked: dict[str, str], names: list[str]
 ) -> None:
     for name, read in ((CLASSIC, classic), (NLB, network)):
@@ -106,11 +106,11 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "asked", "told"), REFUSED)
-def test_what_upstream_rejects_is_refused(kind: str, asked: dict[str, str], told: str) -> None:
+@pytest.mark.parametrize(("kind", "asked", "reported"), REFUSED)
+def test_what_upstream_rejects_is_refused(kind: str, asked: dict[str, str], reported: str) -> None:
     for name, read in ((CLASSIC, classic), (NLB, network)):
         if kind in ("both", name):
-            with pytest.raises(Refused, match=told):
+            with pytest.raises(Refused, match=reported):
                 read(asked)
 
 
@@ -221,7 +221,7 @@ def test_a_value_ends_at_the_second_equals_sign(given: str, tags: dict[str, str]
 
 
 @pytest.mark.parametrize("kind", [CLASSIC, NLB])
-def test_a_port_without_a_node_port_is_left_out_and_told(kind: str) -> None:
+def test_a_port_without_a_node_port_is_left_out_and_reported(kind: str) -> None:
     """As with `allocateLoadBalancerNodePorts: false` and node ports of one's own."""
     one = service("web", ports=[port(80), {"port": 81, "protocol": "TCP"}])
     request = read_request(one, kind, ClusterTag("kit"))

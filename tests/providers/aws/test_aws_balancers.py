@@ -256,12 +256,12 @@ UNENFORCED = [
 ]
 
 
-@pytest.mark.parametrize(("config", "annotations", "told"), UNENFORCED)
+@pytest.mark.parametrize(("config", "annotations", "reported"), UNENFORCED)
 async def test_source_ranges_that_nothing_would_enforce_are_refused(
-    aws: Aws, config: str, annotations: dict[str, str], told: str
+    aws: Aws, config: str, annotations: dict[str, str], reported: str
 ) -> None:
     await aws.start(config)
-    with pytest.raises(Refused, match=f"198.51.100.0/24 would not be enforced: .*{told}"):
+    with pytest.raises(Refused, match=f"198.51.100.0/24 would not be enforced: .*{reported}"):
         await aws.ensure(asking(annotations, **RANGES))
     assert aws.proxy.writes() == []
 
@@ -289,11 +289,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("annotations", "spec", "told"), REFUSED)
+@pytest.mark.parametrize(("annotations", "spec", "reported"), REFUSED)
 async def test_what_cannot_be_honoured_is_refused_before_anything_is_written(
-    aws: Aws, annotations: dict[str, str], spec: Json, told: str
+    aws: Aws, annotations: dict[str, str], spec: Json, reported: str
 ) -> None:
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(Refused, match=reported):
         await aws.ensure(asking(annotations, **spec))
     assert aws.proxy.writes() == []
 

@@ -110,7 +110,7 @@ def test_the_legacy_tag_is_the_cluster_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (
             "[Global]\nzona = x",
@@ -137,14 +137,14 @@ def test_the_legacy_tag_is_the_cluster_id() -> None:
         ('[Global]\nZone = "open', ":2: has a quote that is not closed"),
     ],
 )
-def test_what_is_wrong_is_told_with_where_and_what_to_do(text: str, told: str) -> None:
+def test_what_is_wrong_is_reported_with_where_and_what_to_do(text: str, reported: str) -> None:
     with pytest.raises(ConfigurationFaults) as faults:
         read_config(text.encode(), "/etc/aws.conf")
-    assert told in str(faults.value)
+    assert reported in str(faults.value)
     assert str(faults.value).startswith("/etc/aws.conf")
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationFaults) as faults:
         read_config(b"[Global]\na = 1\nb = 2\nCallTimeout = -1s", "")
     assert len(faults.value.faults) == 3
@@ -179,7 +179,7 @@ def test_regions_of_all_partitions_and_new_ones_are_taken(region: str) -> None:
     assert region_of(AwsConfig(region=region), OwnInstance()) == region
 
 
-def test_a_region_that_cannot_be_is_told_with_the_nearest() -> None:
+def test_a_region_that_cannot_be_is_reported_with_the_nearest() -> None:
     """An override makes any name a region."""
     config = AwsConfig(region="eu-centrall-1")
     with pytest.raises(
@@ -191,6 +191,6 @@ def test_a_region_that_cannot_be_is_told_with_the_nearest() -> None:
     assert region_of(own, OwnInstance()) == "eu-centrall-1"
 
 
-def test_no_region_anywhere_is_told_with_what_to_do() -> None:
+def test_no_region_anywhere_is_reported_with_what_to_do() -> None:
     with pytest.raises(ConfigurationFaults, match="set Region in the cloud-config or AWS_REGION"):
         region_of(AwsConfig(), OwnInstance())

@@ -88,12 +88,12 @@ async def test_without_ipv6_in_its_subnets_it_is_of_ipv4_or_refused_with_what_is
         await aws.ensure(asking(spec))
         assert families(aws)[0] == "ipv4"
         return
-    told = {
+    reported = {
         "network": f"without an IPv6 network: {first}, {second}, {third}",
         "route": f"without a route for ::/0 to an internet gateway: {first}",
         "one": f"without an IPv6 network: {third};",
     }
-    with pytest.raises(Refused, match=told[lacking]):
+    with pytest.raises(Refused, match=reported[lacking]):
         await aws.ensure(asking(spec))
     assert aws.proxy.writes() == []
 
@@ -105,7 +105,7 @@ async def test_an_internal_one_needs_no_route_to_the_internet(aws: Aws) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "annotated", "wanted", "is_told"),
+    ("before", "after", "annotated", "wanted", "is_reported"),
     [
         (SINGLE, PREFERRED, "", "ipv4", True),  # as on taking over from upstream
         (SINGLE, PREFERRED, "dualstack", "dualstack", False),
@@ -118,7 +118,7 @@ async def test_an_internal_one_needs_no_route_to_the_internet(aws: Aws) -> None:
     ],
 )
 async def test_one_that_is_there_changes_when_that_is_required_or_annotated(
-    aws: Aws, before: Json, after: Json, annotated: str, wanted: str, is_told: bool
+    aws: Aws, before: Json, after: Json, annotated: str, wanted: str, is_reported: bool
 ) -> None:
     aws.add_ipv6()
     await aws.ensure(asking(before))
@@ -126,7 +126,7 @@ async def test_one_that_is_there_changes_when_that_is_required_or_annotated(
     aws.proxy.reset()
     made = await aws.ensure(one)
     assert families(aws) == (wanted, {"ipv4"})
-    assert bool(made.warnings) is is_told
+    assert bool(made.warnings) is is_reported
     was = "ipv4" if before == SINGLE else "dualstack"
     writes = ["elbv2:SetIpAddressType"] if wanted != was else []
     is_tagged = before == SINGLE and wanted == "dualstack"
@@ -148,7 +148,7 @@ async def test_what_was_made_of_both_families_by_hand_stays_so(aws: Aws) -> None
 
 
 @pytest.mark.parametrize(
-    ("spec", "has_ipv6", "told"),
+    ("spec", "has_ipv6", "reported"),
     [
         (SINGLE, False, "without an IPv6 network"),
         (SINGLE | UDP, True, "UDP is had with IPv4 only"),
@@ -156,7 +156,7 @@ async def test_what_was_made_of_both_families_by_hand_stays_so(aws: Aws) -> None
     ],
 )
 async def test_an_annotation_that_upstream_ignored_stops_no_service_that_is_served(
-    aws: Aws, spec: Json, has_ipv6: bool, told: str
+    aws: Aws, spec: Json, has_ipv6: bool, reported: str
 ) -> None:
     """It is that of the AWS Load Balancer Controller. A new one is refused."""
     if has_ipv6:
@@ -165,14 +165,16 @@ async def test_an_annotation_that_upstream_ignored_stops_no_service_that_is_serv
     one = asking(spec, ip_address_type="dualstack")
     aws.proxy.reset()
     made = await aws.ensure(one)
-    assert told in made.warnings[0]
+    assert reported in made.warnings[0]
     assert aws.proxy.writes() == []
     await aws.delete(one)
     with pytest.raises(Refused):
         await aws.ensure(one)
 
 
-async def test_one_without_the_right_to_change_it_is_told_and_all_else_is_done(aws: Aws) -> None:
+async def test_one_without_the_right_to_change_it_is_reported_and_all_else_is_done(
+    aws: Aws,
+) -> None:
     aws.add_ipv6()
     await aws.ensure(asking(SINGLE))
     (machine,) = aws.launch()
@@ -183,7 +185,7 @@ async def test_one_without_the_right_to_change_it_is_told_and_all_else_is_done(a
     assert aws.targets(group) == [machine["InstanceId"]]
 
 
-async def test_a_denial_is_told_and_not_what_aws_refuses_for_it_injected(aws: Aws) -> None:
+async def test_a_denial_is_reported_and_not_what_aws_refuses_for_it_injected(aws: Aws) -> None:
     """Listeners of one of IPv4 cannot lead to targets of IPv6."""
     aws.add_ipv6()
     await aws.ensure(asking(SINGLE))
@@ -214,8 +216,11 @@ async def test_a_classic_one_is_not_replaced_for_ipv6_unless_a_type_is_said(aws:
     aws.add_ipv6()
     await aws.ensure(asking(SINGLE, type=""))
     aws.proxy.reset()
-    for kind, told in (("", "annotate .*type: nlb for a new one"), ("elb", "is of IPv4: annotate")):
-        with pytest.raises(Refused, match=told):
+    for kind, reported in (
+        ("", "annotate .*type: nlb for a new one"),
+        ("elb", "is of IPv4: annotate"),
+    ):
+        with pytest.raises(Refused, match=reported):
             await aws.ensure(asking(REQUIRED, type=kind))
     assert aws.proxy.writes() == []
     await aws.ensure(asking(REQUIRED))

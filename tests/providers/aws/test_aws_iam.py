@@ -200,7 +200,7 @@ def do_everything(cloud: AwsCloud, instances: list[Json], disk: str) -> None:
 @pytest.mark.parametrize(
     "missing", ["ec2:DescribeInstances", "elasticloadbalancing:CreateTargetGroup"]
 )
-async def test_a_right_that_is_missing_is_told_by_its_name(
+async def test_a_right_that_is_missing_is_reported_by_its_name(
     account: Account, user: str, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     instances = account.launch(1)
@@ -300,7 +300,7 @@ def test_what_upstreams_policy_lacks_is_documented() -> None:
     assert all(f"`{name}`" in text for name in lacking)
 
 
-async def test_an_adjustment_that_is_not_allowed_keeps_no_node_out_and_is_told(
+async def test_an_adjustment_that_is_not_allowed_keeps_no_node_out_and_is_reported(
     account: Account, user: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (machine,) = account.launch(1)

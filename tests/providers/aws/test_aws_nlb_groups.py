@@ -166,7 +166,7 @@ async def test_what_upstream_made_is_taken_as_it_is(managed: Aws) -> None:
 
 
 @pytest.mark.parametrize("key", ["kubernetes.io/cluster/other", "elbv2.k8s.aws/cluster"])
-async def test_a_group_of_its_name_that_is_somebody_elses_is_left_alone(
+async def test_a_group_of_its_name_that_is_someone_elses_is_left_alone(
     managed: Aws, key: str
 ) -> None:
     """The AWS Load Balancer Controller has the same names for its groups."""

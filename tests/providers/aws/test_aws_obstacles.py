@@ -16,7 +16,7 @@ from tests.support.deadlines import timeout
 IN_USE = Refusal(400, "ResourceInUse")
 
 
-async def test_a_target_group_that_lost_its_tags_is_told_and_left_alone(aws: Aws) -> None:
+async def test_a_target_group_that_lost_its_tags_is_reported_and_left_alone(aws: Aws) -> None:
     one = asking("nlb")
     await aws.ensure(one)
     (group,) = aws.target_groups()
@@ -68,7 +68,7 @@ async def test_a_protected_balancer_keeps_all_its_parts(aws: Aws) -> None:
     assert ([*aws.nlbs(is_deep=True)], aws.security_groups()) == there
 
 
-async def test_a_target_group_that_another_balancer_uses_is_told_injected(aws: Aws) -> None:
+async def test_a_target_group_that_another_balancer_uses_is_reported_injected(aws: Aws) -> None:
     one, elbv2 = asking("nlb"), aws.elbv2
     await aws.ensure(one)
     (group,) = aws.target_groups()
@@ -87,7 +87,7 @@ async def test_a_target_group_that_another_balancer_uses_is_told_injected(aws: A
     assert not isinstance(e.value, RetryAfter)
 
 
-async def test_a_security_group_that_other_rules_name_is_told_injected(aws: Aws) -> None:
+async def test_a_security_group_that_other_rules_name_is_reported_injected(aws: Aws) -> None:
     one = asking("classic")
     await aws.ensure(one)
     (balancer,) = aws.classic_elbs()
@@ -100,13 +100,13 @@ async def test_a_security_group_that_other_rules_name_is_told_injected(aws: Aws)
         ],
     )
     in_use = Refusal(400, "DependencyViolation")
-    told = pytest.raises(CloudError, match=f"rules of {theirs}")
-    with aws.proxy.fault("DeleteSecurityGroup", in_use), told as failed:
+    reported = pytest.raises(CloudError, match=f"rules of {theirs}")
+    with aws.proxy.fault("DeleteSecurityGroup", in_use), reported as failed:
         await aws.delete(one)
     assert not isinstance(failed.value, RetryAfter)
 
 
-async def test_a_security_group_in_use_is_deleted_later_and_told_after_a_while_injected(
+async def test_a_security_group_in_use_is_deleted_later_and_reported_after_a_while_injected(
     aws: Aws,
 ) -> None:
     """A network interface of somebody else's may have it, which no rule shows."""
@@ -126,12 +126,12 @@ async def test_a_security_group_in_use_is_deleted_later_and_told_after_a_while_i
     assert {group["GroupName"] for group in aws.security_groups()} == {"default", "nodes"}
 
 
-async def test_a_balancer_that_an_endpoint_service_uses_is_told_injected(aws: Aws) -> None:
+async def test_a_balancer_that_an_endpoint_service_uses_is_reported_injected(aws: Aws) -> None:
     one = asking("nlb")
     await aws.ensure(one)
-    told = pytest.raises(CloudError, match="associated with another service")
+    reported = pytest.raises(CloudError, match="associated with another service")
     used = Refusal(400, "ResourceInUse", "it is associated with another service")
-    with aws.proxy.fault("elbv2:DeleteLoadBalancer", used), told as failed:
+    with aws.proxy.fault("elbv2:DeleteLoadBalancer", used), reported as failed:
         await aws.delete(one)
     assert not isinstance(failed.value, RetryAfter)
     await aws.delete(one)
@@ -188,8 +188,8 @@ async def test_one_node_with_two_tagged_groups_keeps_no_other_out(
     await aws.ensure(one, nodes)
     found = aws.ec2.describe_security_groups(GroupIds=[aws.nodes_group])["SecurityGroups"]
     assert found[0]["IpPermissions"]
-    told = [record for record in caplog.records if record.name.endswith("aws.vpc")]
-    assert [record.__dict__["instance"] for record in told] == [odd["InstanceId"]]
+    reported = [record for record in caplog.records if record.name.endswith("aws.vpc")]
+    assert [record.__dict__["instance"] for record in reported] == [odd["InstanceId"]]
 
 
 OTHER = "kubernetes.io/cluster/other"

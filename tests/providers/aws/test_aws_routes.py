@@ -62,7 +62,7 @@ async def test_the_configured_table_is_the_only_one(aws: Aws) -> None:
     assert (routes_of(aws), routes_of(aws, other)) == ({}, {CIDR: made["InstanceId"]})
 
 
-async def test_without_a_table_it_is_told_what_to_do_and_nothing_is_written(
+async def test_without_a_table_the_remedy_is_reported_and_nothing_is_written(
     aws: Aws,
 ) -> None:
     aws.untag(aws.table)

@@ -189,13 +189,13 @@ async def test_what_cannot_be_tagged_says_why_and_holds_up_no_other(aws: Aws) ->
 async def test_a_write_that_failed_is_done_again_injected(aws: Aws, refusal: Refusal) -> None:
     machines = aws.launch(3)
     refused: list[Request] = []
-    told = replace(refusal, message=refusal.message.format(gone=machines[0]["InstanceId"]))
+    reported = replace(refusal, message=refusal.message.format(gone=machines[0]["InstanceId"]))
 
     def refuse_once(request: Request) -> Refusal | None:
         if request.operation != "CreateTags" or refused:
             return None
         refused.append(request)
-        return told
+        return reported
 
     aws.proxy.rule = refuse_once
     async with working(aws) as work:
@@ -229,7 +229,7 @@ async def test_no_more_is_compared_than_the_rate_lets_through(aws: Aws) -> None:
         ({f"k{n}": "" for n in range(51)}, ["instance"], "--tags: are more than 50"),
     ],
 )
-def test_flags_that_cannot_work_are_told_before_anything_is_done(
+def test_invalid_flags_are_reported_before_anything_is_done(
     tags: dict[str, str], resources: list[str], complaint: str
 ) -> None:
     settings = replace(SETTINGS, tags=tags, resources=tuple(resources))

@@ -137,8 +137,8 @@ async def test_no_error_keeps_a_node_from_its_other_labels_injected(
         assert await layers(aws, made[0]) == [[]]
         assert await layers(aws, *made) == [[], []]
     assert aws.proxy.counted()[f"ec2:{ACTION}"] == 1
-    told = [record for record in caplog.records if "topology" in record.message]
-    assert len(told) == 1
+    reported = [record for record in caplog.records if "topology" in record.message]
+    assert len(reported) == 1
 
 
 async def test_a_machine_that_went_away_keeps_no_other_from_its_labels_injected(

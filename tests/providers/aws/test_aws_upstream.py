@@ -107,19 +107,19 @@ PASTED: list[tuple[dict[str, str], Json, dict[int, tuple[str, str]], list[str]]]
 ]
 
 
-@pytest.mark.parametrize(("annotations", "spec", "spoken", "told"), PASTED)
+@pytest.mark.parametrize(("annotations", "spec", "spoken", "reported"), PASTED)
 async def test_a_manifest_that_people_paste_gets_its_balancer(
     aws: Aws,
     annotations: dict[str, str],
     spec: Json,
     spoken: dict[int, tuple[str, str]],
-    told: list[str],
+    reported: list[str],
 ) -> None:
     one = asking(annotations | {"ssl-cert": certificate(aws)}, **spec)
     nodes = [node_of(aws.launch()[0])]
     made = await aws.ensure(one, nodes)
     assert protocols(aws) == spoken
-    assert ignored(made.warnings) == told
+    assert ignored(made.warnings) == reported
     aws.proxy.reset()
     assert await aws.ensure(one, nodes) == made
     assert aws.proxy.writes() == []
@@ -137,7 +137,7 @@ async def test_a_dry_run_tells_what_has_no_effect(aws: Aws, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["nlb", "elb"])
-async def test_another_scheme_is_told_and_the_balancer_stays(aws: Aws, kind: str) -> None:
+async def test_another_scheme_is_reported_and_the_balancer_stays(aws: Aws, kind: str) -> None:
     await aws.ensure(asking({"type": kind}))
     aws.proxy.reset()
     again = await aws.ensure(asking({"type": kind, "internal": "true"}))

@@ -85,7 +85,7 @@ def test_a_refusal_for_rate_says_when_to_come_back(
     assert raised.value.seconds == seconds
 
 
-async def test_what_is_left_is_told_with_each_answer(do: DigitalOcean, cloud: Started) -> None:
+async def test_what_is_left_is_reported_with_each_answer(do: DigitalOcean, cloud: Started) -> None:
     """DO16: whoever else uses the token; how the budget heeds it is tested with the budget."""
     do.remaining = 3
     await cloud.describe(node("worker"))
@@ -94,8 +94,8 @@ async def test_what_is_left_is_told_with_each_answer(do: DigitalOcean, cloud: St
     assert seconds == pytest.approx(600.0, abs=2.0)
     assert remaining(answer(200)) is None
     for left, reset in (("x", "1"), ("0", "nan"), ("0", "inf"), ("9" * 5000, "1")):
-        told = answer(429, ratelimit_remaining=left, ratelimit_reset=reset)
-        assert remaining(told) is None
+        reported = answer(429, ratelimit_remaining=left, ratelimit_reset=reset)
+        assert remaining(reported) is None
 
 
 async def test_the_token_is_read_at_each_call(

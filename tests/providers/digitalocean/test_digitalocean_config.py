@@ -61,7 +61,7 @@ def test_defaults_are_upstreams() -> None:
     assert quotas(GlobalSection())[API].per_second == pytest.approx(5000 / 3600)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     text = """
     [Global]
     token-file = /nowhere
@@ -74,7 +74,7 @@ def test_all_faults_are_told_at_once() -> None:
     on = true
     """
     environment = {"PUBLIC_ACCESS_FIREWALL_NAME": "only", "REGION": "New York"}
-    told = "\n".join(faults(text, environment))
+    reported = "\n".join(faults(text, environment))
     for words in (
         "do.conf:3 [Global] token-file: cannot be read: No such file or directory",
         "do.conf:4 [Global] api-url: is 'http://api.example.com'",
@@ -85,7 +85,7 @@ def test_all_faults_are_told_at_once() -> None:
         "do.conf [Firewall]: has only one of name and tag",
         "REGION: is 'New York'",
     ):
-        assert words in told, told
+        assert words in reported, reported
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,6 @@ def test_all_faults_are_told_at_once() -> None:
     ],
 )
 def test_a_fault_is_one_line(text: str, environment: dict[str, str], words: str) -> None:
-    (told,) = faults(text, environment)
-    assert words in told
-    assert "two words" not in told
+    (reported,) = faults(text, environment)
+    assert words in reported
+    assert "two words" not in reported

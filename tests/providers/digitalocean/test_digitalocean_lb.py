@@ -43,7 +43,7 @@ async def test_an_address_is_there_once_it_is_active(
     assert body["droplet_ids"] == [worker["id"]]
 
 
-async def test_a_failed_one_is_told_and_not_made_again(
+async def test_a_failed_one_is_reported_and_not_made_again(
     do: DigitalOcean, cloud: Started, worker: Json
 ) -> None:
     """DO23."""

@@ -41,8 +41,8 @@ async def test_a_type_is_for_life(do: DigitalOcean, cloud: Started, worker: Json
     with pytest.raises(Refused, match="is of type REGIONAL for its life"):
         await cloud.ensure(web({"type": "REGIONAL_NETWORK"}), host(worker))
     await cloud.ensure(web(), host(worker))
-    told = (await cloud.ensure(web({"network": "INTERNAL"}), host(worker))).warnings
-    assert any("network is ignored: the load balancer has EXTERNAL" in one for one in told)
+    reported = (await cloud.ensure(web({"network": "INTERNAL"}), host(worker))).warnings
+    assert any("network is ignored: the load balancer has EXTERNAL" in one for one in reported)
     assert len(do.writes()) == before
 
 
@@ -147,7 +147,7 @@ async def test_other_backends_are_one_put_and_change_nothing_else(
     assert only(do) == before | {"droplet_ids": [other["id"]]}
 
 
-async def test_what_somebody_added_is_removed(
+async def test_what_someone_added_is_removed(
     do: DigitalOcean, cloud: Started, worker: Json
 ) -> None:
     """DO42."""

@@ -97,7 +97,7 @@ async def test_a_name_may_change(do: DigitalOcean, cloud: Started, worker: Json)
         assert (renamed.name, only(do)["id"]) == (name or NAME, balancer_id)
 
 
-async def test_a_name_that_another_has_is_told_and_the_rest_is_done(
+async def test_a_name_that_another_has_is_reported_and_the_rest_is_done(
     do: DigitalOcean, cloud: Started, worker: Json
 ) -> None:
     do.add_balancer(name="front")

@@ -230,14 +230,14 @@ def test_sctp_is_refused(kind: str) -> None:
         read(default=kind, ports=[port(80, "SCTP")])
 
 
-def test_what_has_no_effect_is_told() -> None:
+def test_what_has_no_effect_is_reported() -> None:
     request = read(
         {"algorithm": "round_robin", "sticky-sessions-type": "cookies", "colour": "red"}, NETWORK
     )
-    told = "\n".join(request.annotations.warnings)
-    assert "algorithm is ignored" in told
-    assert "sticky-sessions-type is ignored: it means nothing to type REGIONAL_NETWORK" in told
-    assert "colour is ignored: it is not known" in told
+    reported = "\n".join(request.annotations.warnings)
+    assert "algorithm is ignored" in reported
+    assert "sticky-sessions-type is ignored: it means nothing to type REGIONAL_NETWORK" in reported
+    assert "colour is ignored: it is not known" in reported
 
 
 def test_disowning_is_a_boolean() -> None:

@@ -130,7 +130,7 @@ async def check_token(whole: Whole, supervisor: Supervisor) -> None:
     await whole.stop_kubelets(*map(name_of, range(5)))
     whole.token.write_text(OTHER_TOKEN)
     await whole.lists(6)
-    await whole.until_told(supervisor, name_of(0), "another team")
+    await whole.until_reported(supervisor, name_of(0), "another team")
     assert len(await whole.nodes()) == COUNT
     whole.token.write_text(TOKEN)
     whole.do.droplets = {k: v for k, v in whole.do.droplets.items() if v["name"] != name_of(0)}

@@ -72,9 +72,9 @@ async def test_a_published_host_name_gives_nobody_anothers_load_balancer(
     before = dict(theirs)
     claim = web(SHOP | {BALANCER_ID: theirs["id"]}, hostname=SHOP["hostname"])
     second = await Started(config).start()
-    told = await second.ensure(claim, host(worker))
-    assert told.name == NAME
-    assert any("ignored" in one for one in told.warnings)
+    reported = await second.ensure(claim, host(worker))
+    assert reported.name == NAME
+    assert any("ignored" in one for one in reported.warnings)
     third = await Started(config).start()
     assert third.load_balancers
     await invoke(third.load_balancers.delete, claim)

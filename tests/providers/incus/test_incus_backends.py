@@ -19,7 +19,7 @@ from tests.providers.incus.test_incus_balancers import (
     node_of,
     writes,
 )
-from tests.providers.incus.test_incus_doubts import ABSENT
+from tests.providers.incus.test_incus_incomplete import ABSENT
 
 __all__ = ["balancers", "clean"]
 

@@ -233,7 +233,7 @@ async def test_an_address_that_another_cluster_takes_meanwhile_is_not_ours(
     assert writes(balancers.cloud) == ["CreateLoadBalancer"] * 4
 
 
-async def test_a_balancer_that_incus_has_twice_is_told(
+async def test_a_balancer_that_incus_has_twice_is_reported(
     balancers: Balancers, gateway: Gateway
 ) -> None:
     """Seen when two created one address at once; the list is replayed."""
@@ -325,7 +325,7 @@ async def test_a_lost_answer_makes_no_second_balancer(
     assert not balancers.records()
 
 
-async def test_a_balancer_that_somebody_deletes_meanwhile_is_made_again(
+async def test_a_balancer_that_someone_deletes_meanwhile_is_made_again(
     balancers: Balancers, gateway: Gateway
 ) -> None:
     """IN47: it is not refused for good."""

@@ -74,7 +74,7 @@ def test_little_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         ("", "[Remote] url: is missing"),
         ("nothing", "incus.conf:1: is before the first section; start the file with"),
@@ -101,13 +101,13 @@ def test_little_is_enough() -> None:
         (f"{SOCKET}[LoadBalancer]\nnetwork = a\nremote = b", "[LoadBalancer] remote: is 'b'"),
     ],
 )
-def test_a_wrong_file_is_told(content: str, told: str) -> None:
+def test_a_wrong_file_is_reported(content: str, reported: str) -> None:
     with pytest.raises(ConfigurationFaults) as raised:
         read_config(content.encode(), "incus.conf")
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(ConfigurationFaults) as raised:
         read_config(f"{SOCKET}x = y\n[LoadBalancer]\nmode = z\n".encode(), "")
     assert len(raised.value.faults) == 2

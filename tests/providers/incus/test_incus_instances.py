@@ -155,7 +155,7 @@ async def test_an_id_of_cluster_apis_provider_is_kept(cloud: Started, instance: 
     assert isinstance(await cloud.describe_one("in-4", "lxc:///in-4"), Gone)
 
 
-async def test_a_kubelet_that_writes_the_name_of_another_machine_is_not_believed(
+async def test_a_kubelet_that_writes_the_name_of_another_machine_is_not_trusted(
     lab: Lab, cloud: Started, instance: str
 ) -> None:
     """IN7: a UUID of another's is seen as one that two Nodes have, a name would not be."""

@@ -31,7 +31,7 @@ LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local", "healthCheckNodePort"
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "reported"),
     [
         (service(ports=[port(80, "SCTP")]), "SCTP"),
         (service(ports=[port(53, "UDP")], **LOCAL), "cannot check UDP"),
@@ -48,9 +48,9 @@ LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local", "healthCheckNodePort"
         (service(ports=[{"port": 80, "protocol": "TCP"}]), "has no node port"),
     ],
 )
-def test_what_incus_cannot_do_is_refused(asked: Service, told: str) -> None:
+def test_what_incus_cannot_do_is_refused(asked: Service, reported: str) -> None:
     """IN52: affinity and source ranges are refused before, as features that it has not."""
-    with pytest.raises(Refused, match=told.replace("²", "")):
+    with pytest.raises(Refused, match=reported.replace("²", "")):
         read_request(asked, SECTION, CLUSTER)
 
 
@@ -78,7 +78,7 @@ def test_a_request_is_read() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "tcp", "tcp/80", "tcp/x/1"])
-def test_a_mark_of_ports_that_is_none_is_told(value: str) -> None:
+def test_an_invalid_mark_of_ports_is_reported(value: str) -> None:
     with pytest.raises(ValueError):
         read_listeners(value)
 

@@ -14,7 +14,7 @@ from tests.labs.incus.lab import MISSING, Failed, Lab, is_installed, running_lab
 from tests.providers.incus.adapter import DRIVER, VOLUMES, disk_spec
 from tests.providers.incus.conftest import Started
 from tests.providers.incus.test_incus_balancers import NODES, Balancers
-from tests.providers.incus.test_incus_doubts import ABSENT
+from tests.providers.incus.test_incus_incomplete import ABSENT
 from tests.support.deadlines import within
 from tests.support.needed import needed
 from tests.support.running import long, until, wait_for

@@ -118,7 +118,7 @@ def test_addresses_are_those_of_its_nics(network: Mapping[str, Any], addresses: 
     assert instance(network).addresses("ovn0") == addresses
 
 
-def test_without_any_address_none_is_told() -> None:
+def test_without_any_address_none_is_returned() -> None:
     assert instance(None, config={"volatile.uuid": UUID}).addresses("ovn0") == []
 
 

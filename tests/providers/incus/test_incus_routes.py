@@ -268,7 +268,7 @@ async def test_an_edit_at_the_same_time_survives(
     await cloud.close()
 
 
-async def test_edits_of_somebody_who_never_rests_survive(
+async def test_edits_of_someone_who_never_rests_survive(
     lab: Lab, gateway: Gateway, bridged: list[Json]
 ) -> None:
     """IN63: and so do ours, whatever is between two of our requests."""

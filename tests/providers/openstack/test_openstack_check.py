@@ -31,7 +31,7 @@ async def test_it_tells_of_the_way_there_and_of_nothing_else(tmp_path: Path) -> 
         ("ca-file = {other}\n", "the certificate is not trusted: "),
     ],
 )
-async def test_it_names_the_key_that_says_who_is_believed(
+async def test_it_names_the_key_that_says_who_is_trusted(
     tmp_path: Path, more: str, words: str
 ) -> None:
     other, _, _ = make_cert(str(tmp_path), "other")

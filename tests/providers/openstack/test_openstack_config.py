@@ -104,14 +104,16 @@ def test_all_keys_of_upstream_are_read(full: str) -> None:
     assert "s;cret" not in repr(config)
 
 
-def test_what_has_no_effect_is_told_at_the_start(
+def test_what_has_no_effect_is_reported_at_the_start(
     full: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """OS27, OS98."""
     caplog.set_level(logging.WARNING)
     read_config(f"{full}\n[LoadBalancer]\nuse-octavia = true\n[Odd]\nkey = 1\n".encode(), "")
-    told = {getattr(record, "key", "") or getattr(record, "item", "") for record in caplog.records}
-    assert told == {"use-octavia", "key", "nonsense"}
+    reported = {
+        getattr(record, "key", "") or getattr(record, "item", "") for record in caplog.records
+    }
+    assert reported == {"use-octavia", "key", "nonsense"}
     caplog.clear()
     read_config(full.encode(), "", is_start=False)
     assert not caplog.records
@@ -137,7 +139,7 @@ def test_what_has_no_effect_is_told_at_the_start(
         (f"{LOGIN}use-clouds = true\nclouds-file = /nowhere", ["use-clouds"]),
     ],
 )
-def test_everything_wrong_is_told_at_once(text: str, faults: list[str]) -> None:
+def test_everything_wrong_is_reported_at_once(text: str, faults: list[str]) -> None:
     with pytest.raises(ConfigurationFaults) as raised:
         read_config(text.encode(), "cloud.conf")
     lines = str(raised.value).splitlines()
@@ -187,7 +189,7 @@ def test_clouds_yaml_keeps_texts_as_they_are_written(clouds: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         ("clouds: {one: {}}\nclouds: {}", "clouds.yaml:2 clouds: stands twice, in line 1 too"),
         ("clouds:\n  one: {auth: {password: %x}}", "clouds.yaml:2: is not YAML; put a value that"),
@@ -195,12 +197,12 @@ def test_clouds_yaml_keeps_texts_as_they_are_written(clouds: str) -> None:
         ("a: " + "x" * (1 << 20), "clouds.yaml: cannot be read: it has more than 1048576 bytes"),
     ],
 )
-def test_what_is_wrong_in_clouds_yaml_is_told(clouds: str, content: str, told: str) -> None:
+def test_what_is_wrong_in_clouds_yaml_is_reported(clouds: str, content: str, reported: str) -> None:
     file = Path(clouds.partition("clouds-file = ")[2].strip())
     file.write_text(content)
     with pytest.raises(ConfigurationFaults) as raised:
         read_config(clouds.encode(), "")
-    assert told in str(raised.value)
+    assert reported in str(raised.value)
 
 
 @pytest.mark.parametrize("chosen", ["", "cloud = three"])

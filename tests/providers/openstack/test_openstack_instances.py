@@ -137,7 +137,7 @@ async def test_a_token_is_renewed_in_time_and_used_on_while_keystone_is_down(
     assert cloud.operations.count("GetToken") == 3, "Keystone is left alone for a while"
 
 
-async def test_a_reader_reads_and_is_told_what_it_may_not_do(lab: Lab) -> None:
+async def test_a_reader_reads_and_its_missing_permissions_are_reported(lab: Lab) -> None:
     """OS96."""
     ours, reader = (lab.world["application_credentials"][name] for name in ("ccm", "ccm-reader"))
     config = lab.config.replace(ours["id"], reader["id"]).replace(ours["secret"], reader["secret"])
@@ -219,13 +219,13 @@ async def test_floating_addresses_come_and_go(lab: Lab, cloud: Started) -> None:
         assert isinstance(answer, Instance)
         return [a.address for a in answer.addresses if a.type == "ExternalIP"]
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         return "floating" in str(lab.get("nova", f"/servers/{server}")["addresses"])
 
-    wait_for("Nova knows the address", is_told)
+    wait_for("Nova knows the address", is_reported)
     assert await external() == [made["floating_ip_address"]]
     lab.delete("neutron", f"/floatingips/{made['id']}")
-    wait_for("Nova knows that it is gone", lambda: not is_told())
+    wait_for("Nova knows that it is gone", lambda: not is_reported())
     assert await external() == []
 
 

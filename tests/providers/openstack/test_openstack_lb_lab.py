@@ -306,7 +306,7 @@ async def test_a_creation_that_nobody_waited_for_is_not_made_twice(octavia: Bala
     await hasty.close()
 
 
-async def test_what_octavia_fails_at_is_told_and_made_anew_only_when_nobody_uses_it(
+async def test_what_octavia_fails_at_is_reported_and_recreated_only_when_nobody_uses_it(
     octavia: BalancerLab,
 ) -> None:
     """OS40, OS41, OS43, OS83."""

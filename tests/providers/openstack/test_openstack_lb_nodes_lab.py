@@ -84,7 +84,7 @@ def with_pool(node: Node, pool: str) -> Node:
 
 
 @long
-async def test_a_group_that_somebody_adds_meanwhile_is_not_lost(octavia: BalancerLab) -> None:
+async def test_a_group_that_someone_adds_meanwhile_is_not_lost(octavia: BalancerLab) -> None:
     """OS80: here while our change of the same port is on its way."""
     worker = await Worker(octavia.config_with("manage-security-groups = true")).start()
     one = octavia.nodes[0]

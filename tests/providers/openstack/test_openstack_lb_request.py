@@ -171,11 +171,11 @@ def test_what_nothing_can_be_made_of_is_refused(asked: Service, why: str) -> Non
         (annotated({"health-monitor-timeout": "9"}, **LOCAL), "not less than its delay"),
     ],
 )
-def test_what_has_no_effect_is_told(asked: Service, warning: str) -> None:
+def test_what_has_no_effect_is_reported(asked: Service, warning: str) -> None:
     """OS52, OS56, OS57, OS110."""
-    told = request_of(asked).annotations.warnings
-    assert len(told) == 1
-    assert warning in told[0]
+    reported = request_of(asked).annotations.warnings
+    assert len(reported) == 1
+    assert warning in reported[0]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_what_is_at_work_is_looked_at_when_it_is_likely_done_then_more_and_more_
     assert clock.looks("PENDING_CREATE", 1.0)[0] <= known[0]
 
 
-def test_what_octavia_never_ends_is_told() -> None:
+def test_what_octavia_never_ends_is_reported() -> None:
     """OS44."""
     clock = Clock()
     with pytest.raises(CloudError, match="see what Octavia waits for"):

@@ -115,9 +115,9 @@ async def check_services(whole: Whole, costs: Costs) -> None:
 async def check_a_wrong_annotation(whole: Whole) -> None:
     """OS110: one Warning on the Service, and no other, names it."""
     await whole.annotate("plain", f"{PREFIX}made-up", "1")
-    (told,) = await until("it is told", whole.warnings, LIMIT)
-    assert told.startswith("plain: ")
-    assert "made-up" in told
+    (reported,) = await until("it is told", whole.warnings, LIMIT)
+    assert reported.startswith("plain: ")
+    assert "made-up" in reported
 
 
 async def check_a_deleted_server(whole: Whole, servers: dict[str, str]) -> None:

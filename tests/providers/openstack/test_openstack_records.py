@@ -184,7 +184,7 @@ def test_only_a_server_that_is_off_is_stopped(status: str, power: PowerState) ->
         ({"addresses": {"nodes": [fixed("10.0.0")]}}, Unknown),
     ],
 )
-def test_what_is_no_answer_is_told_as_none(changes: Json, kind: type) -> None:
+def test_an_invalid_answer_is_reported_as_invalid(changes: Json, kind: type) -> None:
     """OS14, OS33."""
     assert isinstance(read_server(server(**changes), NetworkingSection(), ""), kind)
 
@@ -274,7 +274,7 @@ def test_an_endpoint_is_of_the_region_and_interface_that_are_configured() -> Non
 
 
 @pytest.mark.parametrize("answer", [{}, {"token": {}}, {"token": {"expires_at": "soon"}}])
-def test_an_answer_that_is_no_token_is_told(answer: Json) -> None:
+def test_an_answer_that_is_no_token_is_reported(answer: Json) -> None:
     with pytest.raises(CloudError):
         read_token("t", answer)
 

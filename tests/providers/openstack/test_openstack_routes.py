@@ -152,7 +152,7 @@ async def test_a_pair_that_was_removed_is_set_again(
     assert len(await routes_of(cloud, nodes)) == len(nodes)
 
 
-async def test_a_port_that_somebody_changed_meanwhile_is_read_again(
+async def test_a_port_that_someone_changed_meanwhile_is_read_again(
     cloud: Started, router: Router, nodes: list[Node]
 ) -> None:
     await routes_of(cloud, nodes)

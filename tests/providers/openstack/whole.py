@@ -53,13 +53,13 @@ class Whole:
 
     async def have_networks(self) -> bool:
         """Whether each Node says that its network is there."""
-        told = [
+        reported = [
             condition["status"]
             for node in (await self.nodes()).values()
             for condition in node["status"]["conditions"]
             if condition["type"] == "NetworkUnavailable"
         ]
-        return told == ["False"] * len(await self.nodes())
+        return reported == ["False"] * len(await self.nodes())
 
     async def stop_kubelet(self, name: str) -> None:
         body = {"status": {"conditions": [ready_condition(False)]}}

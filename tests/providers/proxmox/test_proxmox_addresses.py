@@ -38,7 +38,7 @@ async def auto(pve: Served) -> AsyncIterator[Started]:
     await started.close()
 
 
-def told(answer: Instance) -> list[str]:
+def reported(answer: Instance) -> list[str]:
     return [one.address for one in answer.addresses[:-1]]
 
 
@@ -96,8 +96,8 @@ async def test_agents_tell_addresses(pve: Served, auto: Started) -> None:
     machine = pve.add(100, "node-1", UUID, config=NET)
     machine.agent = {"interfaces": [interface(MAC, "10.0.0.5/24", "10.0.0.6/24")]}
     asked = node_with("node-1", UUID, ip="10.0.0.6")
-    assert told(await auto.known(asked)) == ["10.0.0.6", "10.0.0.5"]
-    assert told(await auto.known(asked)) == ["10.0.0.6", "10.0.0.5"]
+    assert reported(await auto.known(asked)) == ["10.0.0.6", "10.0.0.5"]
+    assert reported(await auto.known(asked)) == ["10.0.0.6", "10.0.0.5"]
     assert auto.operations.count("GetGuestAddresses") == 1, "an answer counts for a while"
 
 
@@ -106,7 +106,7 @@ async def test_without_an_agent_the_kubelets_address_is_enough(pve: Served, auto
     pve.add(100, "node-1", UUID)
     asked = node_with("node-1", UUID, ip="10.0.0.5", addresses=("10.0.0.5", "10.0.0.7"))
     for _ in range(3):
-        assert told(await auto.known(asked)) == ["10.0.0.5"]
+        assert reported(await auto.known(asked)) == ["10.0.0.5"]
     assert auto.operations.count("GetGuestAddresses") == 1
 
 
@@ -128,7 +128,7 @@ async def test_agents_that_hang_delay_nobody_for_long(
     assert auto.gate.errors == [], "it waited for agents until they failed"
     assert all(isinstance(one, Instance) for one in answers.values())
     first, *hanging = [one for one in answers.values() if isinstance(one, Instance)]
-    assert told(first) == ["10.0.0.5"]
+    assert reported(first) == ["10.0.0.5"]
     assert all(one.addresses == () for one in hanging), "they keep what they have"
 
 
@@ -139,10 +139,10 @@ async def test_an_agent_that_fails_later_changes_no_address(
     machine = pve.add(100, "node-1", UUID, config=NET)
     machine.agent = {"interfaces": [interface(MAC, "10.0.0.5/24")]}
     asked = node_with("node-1", UUID)
-    there = told(await auto.known(asked))
+    there = reported(await auto.known(asked))
     machine.agent = None
     for _ in range(2):
-        assert told(await auto.known(asked)) == there == ["10.0.0.5"]
+        assert reported(await auto.known(asked)) == there == ["10.0.0.5"]
     assert auto.operations.count("GetGuestAddresses") >= 2
 
 
@@ -156,4 +156,4 @@ async def test_a_number_that_was_given_again_has_not_the_addresses_of_before(
     pve.remove(100)
     other = pve.add(100, "node-2", numbered_uuid(2), config=NET)
     other.agent = {"interfaces": [interface(MAC, "10.0.0.6/24")]}
-    assert told(await auto.known(node_with("node-2", numbered_uuid(2)))) == ["10.0.0.6"]
+    assert reported(await auto.known(node_with("node-2", numbered_uuid(2)))) == ["10.0.0.6"]

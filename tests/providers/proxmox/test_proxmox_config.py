@@ -32,7 +32,7 @@ clusters:
 """
 
 
-def told(content: str) -> str:
+def reported(content: str) -> str:
     with pytest.raises(ConfigurationFaults) as raised:
         read_config(content.encode(), "proxmox.yaml")
     assert SECRET not in str(raised.value)
@@ -98,26 +98,26 @@ def test_little_is_enough() -> None:
         (f"{ONE}features: {{network: {{external_ip_cidrs: 10.0.0.1}}}}", "is '10.0.0.1'"),
     ],
 )
-def test_a_wrong_file_is_told(content: str, words: str) -> None:
-    assert words in told(content)
+def test_a_wrong_file_is_reported(content: str, words: str) -> None:
+    assert words in reported(content)
 
 
 def test_a_region_of_two_clusters_is_refused() -> None:
     """PX27."""
-    assert "have region 'one' twice" in told(ONE + ONE.removeprefix("clusters:\n"))
+    assert "have region 'one' twice" in reported(ONE + ONE.removeprefix("clusters:\n"))
 
 
 def test_ha_groups_are_refused() -> None:
     """PX29: a word, and what to do."""
-    assert "Proxmox VE 9 has no HA groups" in told(f"{ONE}features: {{ha_group: true}}")
+    assert "Proxmox VE 9 has no HA groups" in reported(f"{ONE}features: {{ha_group: true}}")
 
 
 def test_who_answers_is_always_verified() -> None:
     """PX28: there is no way around it, and a word how to do it."""
-    assert "pve-root-ca.pem as ca_file" in told(f"{ONE}  insecure: true")
+    assert "pve-root-ca.pem as ca_file" in reported(f"{ONE}  insecure: true")
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     both = f"{ONE}  x: y\nfeatures: {{z: a, ha_group: true}}"
     with pytest.raises(ConfigurationFaults) as raised:
         read_config(both.encode(), "")

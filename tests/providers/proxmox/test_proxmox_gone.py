@@ -97,8 +97,8 @@ async def test_an_empty_list_of_a_token_without_rights_deletes_nobody(
     pve.add(100, "node-1", UUID)
     await cloud.known(ASKED)
     pve.acl = {TOKEN: [("/", {"Sys.Audit"})]}
-    told = await cloud.why(asked)
-    assert asked is UNNAMED or "VM.Audit on /vms, propagated" in told
+    reported = await cloud.why(asked)
+    assert asked is UNNAMED or "VM.Audit on /vms, propagated" in reported
     assert cloud.instances
     missing = await cloud.instances.missing_permissions()  # type: ignore[attr-defined]
     assert missing == ["one: VM.Audit on /vms, propagated"]
@@ -251,7 +251,7 @@ async def test_what_else_does_not_exist_is_no_proof(pve: Served, cloud: Started)
     assert "storage 'vms' does not exist" in await cloud.why(ASKED)
 
 
-async def test_a_refused_token_is_told(pve: Served, cloud: Started) -> None:
+async def test_a_refused_token_is_reported(pve: Served, cloud: Started) -> None:
     pve.apitokens.clear()
     with pytest.raises(Denied, match="401 authentication failure"):
         await cloud.describe_one(ASKED)

@@ -199,12 +199,12 @@ async def test_templates_and_containers_are_no_nodes(pve: Served, cloud: Started
     assert (await cloud.known(asked[0])).provider_id == "proxmox://one/100"
 
 
-async def test_a_copy_with_the_uuid_is_told(pve: Served, cloud: Started) -> None:
+async def test_a_copy_with_the_uuid_is_reported(pve: Served, cloud: Started) -> None:
     """PX26: by name, and by UUID alone."""
     pve.add(100, "node-1", UUID)
     pve.add(101, "node-1", UUID)
-    told = "several machines are node node-1: 100 of one, 101 of one"
-    assert await cloud.why(node_with("node-1", UUID)) == told
+    reported = "several machines are node node-1: 100 of one, 101 of one"
+    assert await cloud.why(node_with("node-1", UUID)) == reported
     assert "several machines" in await cloud.why(node_with("other", UUID))
     assert "several" in await cloud.why(node_with("other", UUID, f"proxmox://{UUID}"))
 
@@ -220,15 +220,15 @@ async def test_a_copy_with_the_nodes_name_is_not_taken_for_a_renamed_machine(
     machine.name = "renamed"
     await cloud.known(asked)
     pve.add(101, "node-1", UUID)
-    told = await cloud.why(asked)
-    assert told == "several machines are node node-1: 100 of one, 101 of one"
+    reported = await cloud.why(asked)
+    assert reported == "several machines are node node-1: 100 of one, 101 of one"
 
 
 async def test_too_many_are_not_searched(pve: Served, cloud: Started) -> None:
     for number in range(201):
         pve.add(1000 + number, f"guest-{number}", numbered_uuid(number))
-    told = await cloud.why(node_with("node-1", UUID))
-    assert "201 are too many" in told
+    reported = await cloud.why(node_with("node-1", UUID))
+    assert "201 are too many" in reported
     assert not pve.paths("/config")
 
 

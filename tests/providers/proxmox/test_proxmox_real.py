@@ -79,7 +79,7 @@ async def check_doubts(whole: Whole, supervisor: Supervisor) -> None:
     pve.acl = {TOKEN: [("/", {"Sys.Audit"})]}
     await whole.rounds(6)
     assert len(await whole.nodes()) == COUNT
-    await whole.until_told(supervisor, name_of(0), "VM.Audit on /vms")
+    await whole.until_reported(supervisor, name_of(0), "VM.Audit on /vms")
     assert len(await whole.nodes()) == COUNT
     pve.acl = {TOKEN: [("/", set(ALL_RIGHTS))]}
     pve.lose_quorum()

@@ -95,16 +95,16 @@ def test_a_fault_never_shows_a_secret(content: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         *((f"url = {url}\ntoken = t", "url: ") for url in WRONG_URLS),
         ("token = t", "url: is missing"),
         ("url = http://backend", "token-file: is missing; set token or token-file"),
     ],
 )
-def test_what_is_needed_is_a_fault_when_it_is_wrong_or_missing(content: str, told: str) -> None:
+def test_what_is_needed_is_a_fault_when_it_is_wrong_or_missing(content: str, reported: str) -> None:
     [fault] = faults(f"[Global]\n{content}\n")
-    assert re.match(rf"cloud.conf:[123] \[Global\] {told}", fault)
+    assert re.match(rf"cloud.conf:[123] \[Global\] {reported}", fault)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_token_file_without_a_token_is_a_fault(
     assert word in fault
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     found = faults(
         "[DEFAULT]\n[Globl]\n[Global]\ntoken = a\ntoken-file = b\npage-size = x\n"
         "read-rate = y\nwrite-rate = z\ntimeout = w\ncolour = red\n"

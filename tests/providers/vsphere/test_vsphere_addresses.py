@@ -76,7 +76,7 @@ def test_networks_choose_whatever_the_order(nics: list[Nic]) -> None:
     assert chosen(nics, internal, external) == [(INTERNAL, "10.0.0.5"), (EXTERNAL, "192.0.2.7")]
 
 
-def test_where_one_rule_fits_only_that_one_is_told() -> None:
+def test_where_one_rule_fits_only_that_one_is_reported() -> None:
     """VS37: as upstream does."""
     internal, external = AddressRules(networks("172.16.0.0/12")), AddressRules((), "dmz")
     assert chosen([A, B], internal, external) == [(EXTERNAL, "192.0.2.7")]
@@ -184,14 +184,14 @@ async def test_a_new_node_waits_for_tools_and_an_old_one_keeps_what_it_has(
     (made,) = lab.create("node-1")
     for nics in ((), (nic("fe80::1"),)):
         lab.set_guest("node-1", *nics)
-        told = await cloud.why(node_of(made, is_new=True))
-        assert told.endswith("of lab: VMware Tools tell no address that others can reach")
+        reported = await cloud.why(node_of(made, is_new=True))
+        assert reported.endswith("of lab: VMware Tools tell no address that others can reach")
         assert (await cloud.known(node_of(made))).addresses == ()
     lab.set_guest("node-1", nic("10.0.0.5"))
     assert (await cloud.known(node_of(made, is_new=True))).addresses[1].address == "10.0.0.5"
 
 
-async def test_a_family_that_is_missing_is_told(lab: Lab) -> None:
+async def test_a_family_that_is_missing_is_reported(lab: Lab) -> None:
     """VS41."""
     (made,) = lab.create("node-1")
     cloud = await Started(lab.config(ipFamily=["ipv6", "ipv4"])).start()

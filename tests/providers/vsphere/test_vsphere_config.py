@@ -136,8 +136,8 @@ def test_sections_of_one_name_are_merged_and_logged(caplog: pytest.LogCaptureFix
         ("two", "u", 1),
     ]
     assert (found.region_category, found.zone_category) == ("r", "z")
-    told = [(vars(one)["key"], vars(one)["line"], vars(one)["first"]) for one in caplog.records]
-    assert told == [("vcenter", 3, 1), ("global", 4, 2), ("zone", 5, 5)]
+    reported = [(vars(one)["key"], vars(one)["line"], vars(one)["first"]) for one in caplog.records]
+    assert reported == [("vcenter", 3, 1), ("global", 4, 2), ("zone", 5, 5)]
 
 
 def test_credentials_may_be_in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,7 @@ LOGIN = "user: u, password: p"
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         # VS56
         (f"vcenter: {{a: {{server: vc, {LOGIN}, Port: 1}}}}", "vcenter a Port: is not a key"),
@@ -215,12 +215,12 @@ LOGIN = "user: u, password: p"
         ("vcenter: [a]", ":1 vcenter: is not a mapping"),
     ],
 )
-def test_what_is_wrong_is_told(content: str, told: str) -> None:
+def test_what_is_wrong_is_reported(content: str, reported: str) -> None:
     """VS48, VS56."""
     found = faults(content)
-    assert any(told in one for one in found), found
+    assert any(reported in one for one in found), found
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     content = "vcenter: {a: {server: vc, x: 1, port: no}}\nlabels: {zone: z}"
     assert len(faults(content)) == 4

@@ -74,8 +74,8 @@ async def test_a_machine_that_may_not_be_read_is_unknown(lab: Lab, cloud: Starte
     fault = '<fault xsi:type="NoPermission"><privilegeId>System.Read</privilegeId></fault>'
     missing = f"<missingSet>{power}<fault>{fault}<localizedMessage/></fault></missingSet></objects>"
     lab.edit("RetrievePropertiesEx", ("</objects>", missing))
-    told = await cloud.why(node_of(hidden))
-    assert told.endswith("of lab: runtime.powerState cannot be read")
+    reported = await cloud.why(node_of(hidden))
+    assert reported.endswith("of lab: runtime.powerState cannot be read")
     assert "cannot be read" in await cloud.why(ABSENT)
 
 
@@ -85,8 +85,8 @@ async def test_a_login_that_may_not_see_all_proves_nothing(lab: Lab, cloud: Star
     asked = node_of(made)
     lab.change("node-1", delete=True)
     lab.edit("HasPrivilege", IS_GRANTED)
-    told = await cloud.why(asked)
-    assert "lab: System.View on the root folder, propagated" in told
+    reported = await cloud.why(asked)
+    assert "lab: System.View on the root folder, propagated" in reported
     assert cloud.instances
     missing = await cloud.instances.missing_permissions()  # type: ignore[attr-defined]
     assert missing == [
@@ -118,8 +118,8 @@ async def test_a_datacenter_that_is_not_seen_is_a_doubt(lab: Lab) -> None:
     (made,) = lab.create("node-1")
     cloud = await Started(lab.config(datacenters=["DC0", "DC9"])).start()
     await cloud.known(node_of(made))
-    told = "lab: datacenter DC9 is not there, or may not be seen"
-    assert await cloud.why(ABSENT) == told
+    reported = "lab: datacenter DC9 is not there, or may not be seen"
+    assert await cloud.why(ABSENT) == reported
     await cloud.close()
 
 
@@ -144,8 +144,8 @@ async def test_a_machine_that_the_index_has_is_not_gone(lab: Lab, cloud: Started
     (made,) = lab.create("node-1")
     other = made["uuid"].replace("43", "44", 1)
     lab.edit("RetrievePropertiesEx", (made["uuid"], other))
-    told = await cloud.why(node_of(made))
-    assert told == f"lab has {made['moref']} with UUID {made['uuid']}, and does not list it"
+    reported = await cloud.why(node_of(made))
+    assert reported == f"lab has {made['moref']} with UUID {made['uuid']}, and does not list it"
 
 
 async def test_a_machine_whose_managed_object_is_there_is_not_gone(
@@ -155,8 +155,10 @@ async def test_a_machine_whose_managed_object_is_there_is_not_gone(
     (made,) = lab.create("node-1")
     await cloud.known(node_of(made))
     lab.change("node-1", uuid="44000001-ab00-4c00-8000-000000000000")
-    told = await cloud.why(node_of(made))
-    assert told == f"lab has {made['moref']}, which had UUID {made['uuid']}, and does not list it"
+    reported = await cloud.why(node_of(made))
+    assert (
+        reported == f"lab has {made['moref']}, which had UUID {made['uuid']}, and does not list it"
+    )
 
 
 @pytest.mark.parametrize(

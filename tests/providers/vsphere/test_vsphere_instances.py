@@ -39,28 +39,28 @@ async def test_two_machines_in_the_two_orders_are_none(lab: Lab, cloud: Started)
     lab.create("one", "two")
     lab.change("one", uuid=UUID)
     lab.change("two", uuid=SWAPPED)
-    told = await cloud.why(node_with("node-1", UUID))
-    assert "several machines are node node-1: one (vm-" in told
-    assert "two (vm-" in told
+    reported = await cloud.why(node_with("node-1", UUID))
+    assert "several machines are node node-1: one (vm-" in reported
+    assert "two (vm-" in reported
     asked = node_with("node-1", UUID, f"vsphere://{UUID}")
     assert (await cloud.known(asked)).provider_id == f"vsphere://{UUID}"
 
 
-async def test_a_copy_with_the_uuid_is_told(lab: Lab, other: Lab, cloud: Started) -> None:
+async def test_a_copy_with_the_uuid_is_reported(lab: Lab, other: Lab, cloud: Started) -> None:
     """VS5: also one that is off, and one in another vCenter; never gone while one lives."""
     (made,) = lab.create("node-1")
     lab.create("copy")
     lab.change("copy", uuid=made["uuid"], power="off")
     for asked in (node_of(made), node_of(made, is_new=True)):
-        told = await cloud.why(asked)
-        assert "node-1 (vm-" in told
-        assert "copy (vm-" in told
+        reported = await cloud.why(asked)
+        assert "node-1 (vm-" in reported
+        assert "copy (vm-" in reported
     lab.change("copy", delete=True)
     other.create("copy")
     other.change("copy", uuid=made["uuid"])
     two = await Started(config_of({"a": lab.section(), "b": other.section()})).start()
-    told = await two.why(node_of(made))
-    assert [f"({made['moref']}) of a" in told, ") of b" in told] == [True, True]
+    reported = await two.why(node_of(made))
+    assert [f"({made['moref']}) of a" in reported, ") of b" in reported] == [True, True]
     lab.change("node-1", delete=True)
     assert (await two.known(node_of(made))).provider_id == f"vsphere://{made['uuid']}"
     await two.close()
@@ -79,8 +79,8 @@ async def test_two_guests_of_one_name_are_none(lab: Lab, cloud: Started) -> None
     lab.create("one", "two")
     for name in ("one", "two"):
         lab.set_guest(name, nic("10.0.0.1"), hostname="node-1")
-    told = await cloud.why(node_with("node-1"))
-    assert told.startswith("several machines are node node-1: one (vm-")
+    reported = await cloud.why(node_with("node-1"))
+    assert reported.startswith("several machines are node node-1: one (vm-")
 
 
 @pytest.mark.parametrize("hostname", ["Node-1", "node-1.example.com"])
@@ -111,8 +111,8 @@ async def test_the_name_in_vcenter_is_the_last_that_counts(lab: Lab, cloud: Star
 async def test_a_machine_of_the_name_with_another_uuid_is_another(lab: Lab, cloud: Started) -> None:
     """As of another cluster, or of a host that is none of vCenter's."""
     lab.create("node-1")
-    told = await cloud.why(node_with("node-1", UUID))
-    assert "is another one: it has UUID 43" in told
+    reported = await cloud.why(node_with("node-1", UUID))
+    assert "is another one: it has UUID 43" in reported
 
 
 async def test_templates_are_no_nodes(lab: Lab, cloud: Started) -> None:
@@ -219,6 +219,6 @@ async def test_a_guest_that_calls_itself_like_another_machine_is_not_its_node(
     lab.create("node-1", "pet")
     lab.set_guest("node-1", hostname="localhost")
     lab.set_guest("pet", nic("10.0.0.1"), hostname="node-1")
-    told = await cloud.why(node_with("node-1"))
-    assert "several machines are node node-1: node-1 (" in told
-    assert "pet (" in told
+    reported = await cloud.why(node_with("node-1"))
+    assert "several machines are node node-1: node-1 (" in reported
+    assert "pet (" in reported

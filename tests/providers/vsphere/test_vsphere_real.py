@@ -130,7 +130,7 @@ async def check_doubts(whole: Whole, supervisor: Supervisor) -> None:
     lab = whole.lab
     await whole.reads(8)
     assert len(await whole.nodes()) == COUNT
-    await whole.until_told(supervisor, name_of(0), "lab: ListInventory: 503")
+    await whole.until_reported(supervisor, name_of(0), "lab: ListInventory: 503")
     lab.change(name_of(0), delete=True)
     lab.change(name_of(9), delete=True)
     await whole.reads(4)

@@ -69,11 +69,11 @@ def not_found(kind: str, moid: str) -> str:
     name = "ManagedObjectNotFound"
     obj = f'<obj type="{kind}">{moid}</obj>'
     fault = f'<{name}Fault xmlns="urn:vim25" xsi:type="{name}">{obj}</{name}Fault>'
-    told = f"<faultcode>ServerFaultCode</faultcode><faultstring>no {moid}</faultstring>"
+    reported = f"<faultcode>ServerFaultCode</faultcode><faultstring>no {moid}</faultstring>"
     detail = f"<detail>{fault}</detail>"
     soap = 'xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"'
     xsi = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
-    fault = f"<s:Fault>{told}{detail}</s:Fault>"
+    fault = f"<s:Fault>{reported}{detail}</s:Fault>"
     return f'<?xml version="1.0"?><s:Envelope {soap} {xsi}><s:Body>{fault}</s:Body></s:Envelope>'
 
 
@@ -204,7 +204,7 @@ async def test_a_password_may_be_in_a_secret(lab: Lab) -> None:
         ("username", "-----BEGIN CERTIFICATE-----", "a login by certificate"),
     ],
 )
-async def test_other_ways_to_log_in_are_told(
+async def test_other_ways_to_log_in_are_reported(
     lab: Lab, tmp_path: Path, key: str, value: str, words: str
 ) -> None:
     for name, content in {"username": "u", "password": "p", key: value}.items():
@@ -265,8 +265,8 @@ async def test_passwords_are_in_no_error(lab: Lab) -> None:
         lab.fail(**fault)
         with pytest.raises(CloudError) as raised:
             await cloud.describe_one(ABSENT)
-        told = f"{raised.value!r} {raised.value.__cause__!r} {cloud._apis[0].vcenter!r}"
-        assert lab.password not in told
-        assert basic not in told
+        reported = f"{raised.value!r} {raised.value.__cause__!r} {cloud._apis[0].vcenter!r}"
+        assert lab.password not in reported
+        assert basic not in reported
         lab.heal()
     await cloud.close()

@@ -55,7 +55,7 @@ def test_tags_on_several_levels_count_as_upstream_counts(
         ),
     ],
 )
-def test_what_cannot_be_told_is_said(tags: dict[Place, list[Tag]], why: str) -> None:
+def test_an_undecidable_zone_has_its_reason(tags: dict[Place, list[Tag]], why: str) -> None:
     """VS46, VS47, VS50: both or neither."""
     assert near(tags) == ("", "", why)
 
@@ -94,7 +94,7 @@ async def test_tags_that_cannot_be_read_are_no_other_zone(
     assert (await tagged.known(node_of(made, is_new=True))).zone == "zone-DC0_C0"
 
 
-async def test_a_category_that_nothing_has_is_told(lab: Lab) -> None:
+async def test_a_category_that_nothing_has_is_reported(lab: Lab) -> None:
     """VS46: as upstream, a new Node waits; here it is told why."""
     (made,) = lab.create("node-1")
     cloud = await Started(lab.config({"region": "k8s-region", "zone": "rack"})).start()

@@ -74,7 +74,7 @@ def test_a_boolean_takes_no_value_from_the_next_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "field", "told"),
+    ("word", "field", "reported"),
     [
         ("--node-wrokers=2", "--node-wrokers", "is not a known flag; did you mean --node-workers?"),
         ("--zzz", "--zzz", "is not a known flag; 'ccm-supervisor start --help' lists all flags"),
@@ -88,10 +88,10 @@ def test_a_boolean_takes_no_value_from_the_next_word() -> None:
         ("--version=soon", "--version", "'soon' is not known; write --version or --version=raw"),
     ],
 )
-def test_a_word_that_is_no_flag_is_reported(word: str, field: str, told: str) -> None:
+def test_a_word_that_is_no_flag_is_reported(word: str, field: str, reported: str) -> None:
     found = faults(word)
     assert list(found) == [field]
-    assert told in found[field]
+    assert reported in found[field]
 
 
 def test_the_value_of_an_unknown_flag_is_not_reported_as_well() -> None:

@@ -32,7 +32,7 @@ def migrating(file: Path | str = "", **more: str) -> Settings:
     return Settings(enable_leader_migration=True, leader_migration_config=str(file), **more)  # type: ignore[arg-type]
 
 
-def told(settings: Settings) -> list[str]:
+def reported(settings: Settings) -> list[str]:
     with pytest.raises(ConfigurationFaults) as found:
         read_leader_migration(settings)
     assert {fault.field for fault in found.value.faults} == {"--leader-migration-config"}
@@ -125,19 +125,19 @@ def test_nothing_needs_to_migrate(file: Path, leaders: str) -> None:
 )
 def test_an_invalid_file_is_reported(file: Path, text: str, problem: str) -> None:
     file.write_text(text)
-    assert any(f"{file} " in line and problem in line for line in told(migrating(file)))
+    assert any(f"{file} " in line and problem in line for line in reported(migrating(file)))
 
 
 def test_all_faults_are_reported_together(file: Path) -> None:
     file.write_text("kind: x\nfoo: 1\ncontrollerLeaders: [a, {name: '', component: b}]\n")
-    assert len(told(migrating(file))) == 6
+    assert len(reported(migrating(file))) == 6
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
-    [line] = told(migrating(tmp_path / "none"))
+    [line] = reported(migrating(tmp_path / "none"))
     assert "cannot be read: No such file" in line
 
 
 def test_the_second_lease_is_another_one() -> None:
-    [line] = told(migrating(leader_elect_resource_name=DEFAULT.lease_name))
+    [line] = reported(migrating(leader_elect_resource_name=DEFAULT.lease_name))
     assert "names the main lease" in line

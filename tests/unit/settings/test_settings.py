@@ -126,9 +126,9 @@ def test_tags_read_back_from_how_they_are_shown(value: str, more: dict[str, str]
 )
 def test_an_invalid_value_is_reported_with_its_flag(name: str, text: str, complaint: str) -> None:
     written = text.replace("…", "9" * 5000)
-    [(flag, told)] = faults(f"--{name}={written}").items()
+    [(flag, reported)] = faults(f"--{name}={written}").items()
     assert flag == f"--{name.replace('_', '-')}"
-    assert complaint in told
+    assert complaint in reported
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_an_empty_file_says_nothing(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (
             "node-wrokers: 2",
@@ -114,11 +114,11 @@ def test_an_empty_file_says_nothing(file: Path, text: str) -> None:
         ("? [a, b]\n: c", "has a key that is not a text (line 1)"),
     ],
 )
-def test_an_invalid_file_is_reported(file: Path, text: str, told: str) -> None:
+def test_an_invalid_file_is_reported(file: Path, text: str, reported: str) -> None:
     file.write_text(text)
     found = faults(f"--config={file}")
     assert list(found) == [f"--config={file}"]
-    assert told in found[f"--config={file}"]
+    assert reported in found[f"--config={file}"]
 
 
 def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
@@ -172,6 +172,6 @@ def test_a_feature_gate_of_a_newer_upstream_is_a_warning() -> None:
 
 def test_variables_that_name_no_flag_are_a_warning_and_break_nothing() -> None:
     variables = {"CCM_NODE_WROKERS": "2", "CCM_LONG": "1", "HOME": "/", "CCM_V": "1"}
-    told = notices(**variables, CCM_SUPERVISOR_FLAGS=CLOUD)
+    reported = notices(**variables, CCM_SUPERVISOR_FLAGS=CLOUD)
     message = "environment variables name no flag"
-    assert told == [(logging.WARNING, message, "CCM_LONG,CCM_NODE_WROKERS")]
+    assert reported == [(logging.WARNING, message, "CCM_LONG,CCM_NODE_WROKERS")]

@@ -72,8 +72,8 @@ class BackendReader:
                 for address in self._addresses(one, own)
             ],
             [
-                *_told(lost, f"have no instance of their own in {self._api.name or 'Incus'}"),
-                *_told(
+                *_reported(lost, f"have no instance of their own in {self._api.name or 'Incus'}"),
+                *_reported(
                     (one.name for one, own in nics if not own),
                     f"are not in network {self._section.network}",
                     "instances",
@@ -122,6 +122,6 @@ class BackendReader:
         return [one for one in found if any(ip_address(one) in net for net in self._subnets)]
 
 
-def _told(names: Iterable[str], why: str, noun: str = "nodes") -> list[str]:
+def _reported(names: Iterable[str], why: str, noun: str = "nodes") -> list[str]:
     listed = ", ".join(sorted(names))
     return [f"{noun} {listed} {why}"] if listed else []

@@ -88,7 +88,7 @@ CALLS = (
         "an answer that is not understood is success",
         'if "id" not in record:',
         "if record is None:",
-        "failures::test_a_failure_is_told_as_what_it_is[DeleteRoute-garbage]",
+        "failures::test_a_failure_is_reported_as_what_it_is[DeleteRoute-garbage]",
     ),
     (
         "the first page is all",

@@ -97,9 +97,9 @@ async def test_godo_knows_every_field_that_is_sent(do: DigitalOcean) -> None:
     ]
     assert {one["kind"] for one in sent} == {"load_balancers", "firewalls", "tags", "resources"}
     assert read_by_godo(sent) == (0, f"{len(sent)} read, 0 wrong")
-    status, told = read_by_godo([{"kind": "load_balancers", "body": {"nmae": "web"}}])
+    status, reported = read_by_godo([{"kind": "load_balancers", "body": {"nmae": "web"}}])
     assert status == 1
-    assert 'unknown field "nmae"' in told
+    assert 'unknown field "nmae"' in reported
 
 
 def read_by_godo(requests: list[Json]) -> tuple[int, str]:

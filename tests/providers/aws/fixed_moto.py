@@ -18,7 +18,7 @@ Before = Callable[..., Any]
 """The method of moto whose place is taken; the functions here get it first."""
 
 
-def mend(rules_per_group: int) -> None:
+def fix(rules_per_group: int) -> None:
     """Let moto answer as AWS does, and a security group have so many rules."""
 
     def count_rules(
@@ -31,8 +31,8 @@ def mend(rules_per_group: int) -> None:
     limit = (SecurityGroupBackend, "_verify_group_will_respect_rule_count_limit")
     for (owner, name), function in {**METHODS, limit: count_rules}.items():
         before = getattr(owner, name, None)
-        mended = _method(function, before)
-        setattr(owner, name, property(mended) if isinstance(before, property) else mended)
+        fixed = _method(function, before)
+        setattr(owner, name, property(fixed) if isinstance(before, property) else fixed)
 
 
 def _method(function: Callable[..., Any], before: Any) -> Callable[..., Any]:
