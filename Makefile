@@ -8,11 +8,11 @@ CODE   := ccm workers tests bench release
 PIP    := bin/pip install --quiet --disable-pip-version-check
 CACHE  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ccm-supervisor
 
-# Otherwise each of the processes that tests start would compile all code anew.
+# Otherwise each of the processes that tests start would compile all code again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint prose types layers clean
 
 ##@ Begin
 help: ## List the targets
@@ -205,6 +205,9 @@ lint: venv ## Lint, and find dead code
 
 types: venv ## Check types
 	$(BIN)/mypy --cache-dir=$(CACHE)/mypy
+
+prose: venv ## Check the words of the pages and of what the code shows to people, with Vale
+	$(BIN)/python -m tests.docs.prose
 
 layers: venv ## Check that imports point downwards only
 	$(BIN)/lint-imports

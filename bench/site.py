@@ -174,7 +174,7 @@ class Site:
         await create(self.kube, (kubelets_node(name, has_pod_network) for name in names))
 
     async def clear(self) -> None:
-        """No node, no machine, no Event, no lease; what is counted begins anew."""
+        """No node, no machine, no Event, no lease; what is counted begins again."""
         for path in ("/api/v1/nodes", EVENTS):  # all of 15,000 nodes is more than a client takes
             await self.kube.request("DELETE", path, timeout=300.0, accept=METADATA_LIST)
         await self.kube.request("DELETE", LEASES)

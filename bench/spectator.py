@@ -55,7 +55,7 @@ class Spectator:
         await self._opened.wait()
 
     async def until_gone(self) -> None:
-        """Until every node was seen to go; then begin anew."""
+        """Until every node was seen to go; then begin again."""
         await self._until(lambda: not self.there)
         self.came.clear()
         self.ready.clear()

@@ -47,7 +47,7 @@ class _Field:
         return REVERTED.delay(self.reverts - REVERTS + 1, 0.0) if self.reverts >= REVERTS else 0.0
 
     def is_repeated_by(self, content: int, now: float) -> bool:
-        """Whether the same write comes again so soon that somebody must have reverted it."""
+        """Whether the same write comes again so soon that someone must have reverted it."""
         return content == self.content and now - self.at <= self.pause + CALM
 
 

@@ -48,7 +48,7 @@ class AppliedFrame:
 class Store:
     """The newest known state of every wanted object, by kind and key.
 
-    It is kept as JSON text, a quarter of what it takes as objects of Python, and read when somebody
+    It is kept as JSON text, a quarter of what it takes as objects of Python, and read when someone
     asks for it: whoever looks at many objects again and again keeps what he looks for.
     """
 
@@ -141,7 +141,7 @@ class Store:
     def _take(self, name: Name, new: Versioned | None) -> bool:
         """Put what a frame has, which may be what we wrote.
 
-        When somebody had written the same before us, the frame has an older version, and no other
+        When someone had written the same before us, the frame has an older version, and no other
         one follows.
         """
         if name in self._echoes:

@@ -134,7 +134,7 @@ class Place:
         return Where(self.directory, self.cluster.kubeconfig("ccm"), path)
 
     def begin(self) -> None:
-        """Count anew, with full buckets."""
+        """Count again, with full buckets."""
         self.limits = AccountLimits()
         self.proxy.reset()
         self.proxy.rule = self.limits

@@ -1,4 +1,4 @@
-"""Many Services: a node joins and leaves, and every balancer follows; who starts anew compares all.
+"""Many Services: a node joins and leaves, and every balancer follows; who restarts compares all.
 
 Each balancer is one write. What is read first is one call for a page of them, where they begin
 together; the rest of the time is Kubernetes' for new Services, and what the cloud takes.
@@ -66,7 +66,7 @@ class Watch:
         return await self._row(what, seconds, Cost.of(self._controller.pid).cpu - before)
 
     async def restarted(self) -> Row:
-        """The row of a service worker that starts anew, until it has compared every balancer."""
+        """The row of a service worker that starts again, until it has compared every balancer."""
         place, controller = self._place, self._controller
         await place.count_again()
         old, began = controller.workers()["service"]["pid"], time.monotonic()
@@ -75,7 +75,7 @@ class Watch:
         await self._until_compared(controller, old)
         seconds = time.monotonic() - began
         spent = cpu_seconds(controller.workers()["service"]["pid"])
-        return await self._row("a service worker starts anew", seconds, spent)
+        return await self._row("a service worker starts again", seconds, spent)
 
     async def started_again(self) -> Row:
         """The row of a supervisor that starts after the one before has stopped in order."""
@@ -86,7 +86,7 @@ class Watch:
         with Controller(place) as controller:
             await self._until_compared(controller, None)
             seconds, spent = time.monotonic() - began, Cost.of(controller.pid).cpu
-            return await self._row("a supervisor starts anew", seconds, spent)
+            return await self._row("a supervisor starts again", seconds, spent)
 
     async def _until_compared(self, controller: Controller, old: int | None) -> None:
         def is_done() -> bool:

@@ -89,7 +89,7 @@ async def start_provider(context: CheckContext) -> CloudProvider:
         await provider.initialize(replace(given, read_secret=await _secret_reader(context)))
     except (ConfigurationFault, ConfigurationFaults):
         raise
-    except Exception as bug:  # around one callback: somebody else's code
+    except Exception as bug:  # around one callback: someone else's code
         log.debug("provider failed", exc_info=True)
         raise CloudError(f"provider {settings.cloud_provider} failed: {bug!r}") from bug
     context.resources.push_async_callback(_close, provider)
@@ -227,7 +227,7 @@ async def read_cloud(
         answers = result if isinstance(result, Mapping) else {}
     except CloudError as failure:
         error = failure
-    except Exception as bug:  # around one callback: somebody else's code
+    except Exception as bug:  # around one callback: someone else's code
         log.debug("provider failed", exc_info=True)
         error = CloudError(f"the provider failed: {bug!r}")
     return CloudRead(part, subject, calls - before, answers, error)

@@ -39,7 +39,7 @@ async def check_flags(context: CheckContext) -> Iterable[Finding]:
 def evaluate_flags(settings: Settings, written: Collection[str]) -> Iterator[Finding]:
     """Flags without effect, deprecated ones, and combinations that surprise.
 
-    `written` are the fields of the flags that somebody set.
+    `written` are the fields of the flags that someone set.
     """
     chosen = [flag for flag in flags() if flag.field in written]
     found = [

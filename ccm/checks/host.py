@@ -81,7 +81,7 @@ def _status(control: Path) -> Json:
 
 
 async def check_directories(context: CheckContext) -> Iterable[Finding]:
-    """Whether the directories can be used, and whether somebody uses them."""
+    """Whether the directories can be used, and whether someone uses them."""
     runtime, state_dir = await probe_runtime(context), context.settings.state_dir
     directory = runtime.directory
     found = [*_of_runtime(runtime), *unusable_directory("--runtime-dir", directory, False)]

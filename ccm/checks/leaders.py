@@ -1,4 +1,4 @@
-"""Who leads by our Lease or acts beside it: nobody, one of ours or somebody else."""
+"""Who leads by our Lease or acts beside it: nobody, one of ours or someone else."""
 
 import asyncio
 import re
@@ -131,7 +131,7 @@ async def current_leader(context: CheckContext) -> str:
 
 
 async def check_lease(context: CheckContext) -> Iterable[Finding]:
-    """Whether a start would lead, stand by, or act beside somebody else."""
+    """Whether a start would lead, stand by, or act beside someone else."""
     settings, lease = context.settings, await probe_lease(context)
     path = f"/api/v1/namespaces/{settings.leader_elect_resource_namespace}"
     has_namespace = True if lease else await exists(await connect(context), path)

@@ -66,7 +66,7 @@ async def check_kubelets(context: CheckContext) -> Iterable[Finding]:
 
 
 async def check_initialization(context: CheckContext) -> Iterable[Finding]:
-    """Whether Nodes keep their taint although somebody leads."""
+    """Whether Nodes keep their taint although someone leads."""
     provider_ids = (await require_provider(context)).provider_ids
     nodes = [node for node in await list_nodes(context) if not node.is_foreign(provider_ids)]
     leader, now = await current_leader(context), (await server_clock(context))()

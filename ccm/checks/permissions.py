@@ -73,7 +73,7 @@ def _target(rule: PolicyRule) -> str:
 
 
 async def check_accounts(context: CheckContext) -> Iterable[Finding]:
-    """Whether there is somebody for each worker to act as."""
+    """Whether there is someone for each worker to act as."""
     if not context.settings.use_service_account_credentials:
         return [ok("all processes act as the same identity")]
     return evaluate_candidates(context.settings, await review_candidates(context))

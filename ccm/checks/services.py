@@ -1,4 +1,4 @@
-"""Do Services get their load balancers: from us, from somebody else, or from nobody."""
+"""Do Services get their load balancers: from us, from someone else, or from nobody."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

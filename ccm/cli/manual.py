@@ -25,7 +25,7 @@ EXIT_CODES = {
     ExitCode.OK: "It is done, and nothing is wrong.",
     ExitCode.FAILED: "It could not be done, or something does not work; trying again may help.",
     ExitCode.USAGE: "The command line is wrong, or the supervisor refuses the request.",
-    ExitCode.CONFIGURATION: "Flags or configuration cannot work: trying again does not help.",
+    ExitCode.CONFIGURATION: "Flags or configuration are invalid: a retry does not help.",
 }
 """Those of commands; a worker has more."""
 

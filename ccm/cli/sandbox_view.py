@@ -106,7 +106,7 @@ def _state(seen: TimedNode) -> Text:
 
 
 def hints(sandbox: Sandbox) -> Iterator[str]:
-    """What somebody may do to this sandbox, with the paths that it has; a title first."""
+    """What someone may do to this sandbox, with the paths that it has; a title first."""
     called, directory = Path(sys.argv[0]), sandbox.paths.directory
     command = called.name if shutil.which(called.name) else called
     here = "" if directory == Path(default_directory()) else f" --directory {directory}"

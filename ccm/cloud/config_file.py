@@ -35,7 +35,7 @@ def read_bounded(file: Path) -> bytes:
 def why_unreadable(file: str) -> str:
     """Why this user cannot read a file; empty when he can.
 
-    The path is not shown: somebody may have written a secret in its place.
+    The path is not shown: someone may have written a secret in its place.
     """
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):

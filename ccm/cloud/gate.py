@@ -77,7 +77,7 @@ async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
 
     Whatever the method does is the failure of this one call: what would end a task or the process
     is a `RuntimeError`, and a method that does not return in time a `CloudError`. Should it still
-    run, it makes no write any more: somebody else may be at the same object by then.
+    run, it makes no write any more: someone else may be at the same object by then.
     """
     task, limit = asyncio.current_task(), asyncio.timeout(METHOD_TIMEOUT)
     assert task

@@ -31,7 +31,7 @@ R = TypeVar("R", bound=HasWarnings)
 T = TypeVar("T")
 
 ABSENT_TRUSTED = 60.0  # seconds in which a node without a machine is left out
-RACE_RETRY = 1.0  # seconds after which to look again at what somebody else changed
+RACE_RETRY = 1.0  # seconds after which to look again at what someone else changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Reads that many ask for and that are made once: for `async` methods, and for plain ones.
 
 A shared read is made for the cluster, at the priority of those who share it, and not for the owner
-who asked first: so nobody waits behind all else that this one wants, or for somebody less urgent.
+who asked first: so nobody waits behind all else that this one wants, or for someone less urgent.
 The answer is everybody's, which nobody may change, and never older than the question.
 """
 

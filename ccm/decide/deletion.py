@@ -259,7 +259,7 @@ DELETION_RULES = (
         DeletionDecision.NEVER,
         lambda node: node.observed is None or node.observed.uid != node.history.uid,
         "The supervisor's own watch shows no Node with this name and UID.",
-        "Nothing: it is deleted already, or it was created anew and is a different Node.",
+        "Nothing: it is deleted already, or it was recreated and is a different Node.",
     ),
     DeletionRule(
         Reason.READY,

@@ -1,7 +1,7 @@
 """Who may lead: the decision that a replica takes each time it reads the Lease.
 
 Ages count from when this process *observed* the Lease change, on the monotonic clock, because the
-times written in it come from somebody else's clock.
+times written in it come from someone else's clock.
 """
 
 from dataclasses import dataclass, replace
@@ -48,7 +48,7 @@ class RenewLease:
 
 @dataclass(frozen=True, slots=True)
 class StandBy:
-    """Somebody else holds it; it expires in `seconds` unless they renew."""
+    """Someone else holds it; it expires in `seconds` unless they renew."""
 
     holder: str
     seconds: float
@@ -63,7 +63,7 @@ def observe(
     """The observation after a read; `record` is None when there is no Lease.
 
     A change that is not a renewal (an annotation, say) raises the version but does not make the
-    holder any fresher. A Lease that somebody deleted is remembered until it would have expired,
+    holder any fresher. A Lease that someone deleted is remembered until it would have expired,
     because its holder goes on acting for a while.
     """
     if record is None:

@@ -19,7 +19,7 @@ class OfferSchedule:
 
 
 def observe_down(schedule: OfferSchedule, down: Iterable[str], now: float) -> OfferSchedule:
-    """The schedule once these workers were seen to be down; with none, it begins anew."""
+    """The schedule once these workers were seen to be down; with none, it begins again."""
     since = {name: schedule.since.get(name, now) for name in down}
     return OfferSchedule(
         schedule.first_interval, schedule.interval if since else schedule.first_interval, since

@@ -53,7 +53,7 @@ class LeaseClient:
 
     def __post_init__(self) -> None:
         self._raw: Json = {}
-        self.annotations: Mapping[str, str] = {}  # as last seen; a Lease made anew has them, too
+        self.annotations: Mapping[str, str] = {}  # as last seen; a Lease recreated has them, too
         self._collection = f"/apis/{_API_VERSION}/namespaces/{self.namespace}/leases"
         self._recorder = EventRecorder(self.kube.lane(), COMPONENT, self.identity)
 
@@ -74,7 +74,7 @@ class LeaseClient:
         return self._remember(raw)
 
     async def create(self, timeout: float) -> LeaderElectionRecord:
-        """Create a Lease that we hold; 409 when somebody was faster."""
+        """Create a Lease that we hold; 409 when someone was faster."""
         body = {
             "apiVersion": _API_VERSION,
             "kind": "Lease",

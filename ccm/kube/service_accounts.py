@@ -63,7 +63,7 @@ def accounts_of(worker: str, own: ServiceAccount | None) -> Iterator[ServiceAcco
 
 
 async def own_account(kube: Kube) -> ServiceAccount | None:
-    """Our own service account; None when we are somebody else, or the API server will not say."""
+    """Our own service account; None when we are someone else, or the API server will not say."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         answer = await kube.post(SELF_REVIEWS, body, REQUEST_TIMEOUT)
@@ -133,5 +133,5 @@ async def _create(kube: Kube, account: ServiceAccount) -> None:
     try:
         await kube.post(account.collection, body, REQUEST_TIMEOUT)
     except KubernetesError as error:
-        if error.status != 409:  # somebody was faster
+        if error.status != 409:  # someone was faster
             raise

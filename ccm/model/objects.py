@@ -36,7 +36,7 @@ def text(value: object) -> str:
 
 
 def number(value: object) -> float:
-    """`value` when it is a number that somebody may mean, else 0."""
+    """`value` when it is a number that someone may mean, else 0."""
     return value if isinstance(value, int | float) and abs(value) < MAX_NUMBER else 0
 
 

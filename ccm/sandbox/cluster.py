@@ -112,7 +112,7 @@ class Sandbox:
                 nodes = list(self.observer.nodes)
                 self.power = await follow_power(self.kube, self.cloud, nodes)
             except (KubernetesError, Unreachable, CloudError):
-                continue  # a fault that somebody set on purpose; look again in a second
+                continue  # a fault that someone set on purpose; look again in a second
 
     async def _follow_workload(self) -> None:
         while True:

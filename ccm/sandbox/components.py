@@ -153,7 +153,7 @@ async def start_supervisor(paths: SandboxPaths, node_workers: int) -> Component:
         f"--runtime-dir={paths.runtime}",
         f"--node-workers={node_workers}",
         "--cluster-cidr=10.240.0.0/12",
-        "--node-deletion-confirmation-period=5s",  # somebody is waiting to see it
+        "--node-deletion-confirmation-period=5s",  # someone is waiting to see it
         "--secure-port=0",
     ]
     return await Component.start("supervisor", paths, ["ccm.cli.main", "start", *arguments])

@@ -30,7 +30,7 @@ class Scenario:
     events: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
-        """All of it once the sandbox is settled, unless somebody else breaks in."""
+        """All of it once the sandbox is settled, unless someone else breaks in."""
         await self.sandbox.settled.wait()
         names = list(self.sandbox.observer.nodes)
         if len(names) < 2:

@@ -56,7 +56,7 @@ async def create_volume(kube: Kube, cloud: CloudAdmin) -> None:
 
 
 async def observe(kube: Kube, cloud: CloudAdmin) -> WorkloadStatus:
-    """What came of it; a fault that somebody set on purpose shows as nothing seen."""
+    """What came of it; a fault that someone set on purpose shows as nothing seen."""
     try:
         service = await kube.get("/api/v1/namespaces/default/services/web")
         volume = await kube.get("/api/v1/persistentvolumes/data")

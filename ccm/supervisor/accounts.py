@@ -44,7 +44,7 @@ class Identities:
 
 @dataclass(frozen=True, slots=True)
 class AccountCandidate:
-    """Somebody a worker may act as, ourselves if there is no account, and what he may do.
+    """Someone a worker may act as, ourselves if there is no account, and what he may do.
 
     `problem` says why he is out of the question; who is hidden may not exist.
     """

@@ -31,7 +31,7 @@ class SharedFreeze:
         self._kube, self._lease = kube, lease
 
     def get(self) -> Freeze | None:
-        """The freeze; a value that somebody wrote by hand is its reason."""
+        """The freeze; a value that someone wrote by hand is its reason."""
         value = self._lease.annotations.get(FROZEN)
         if value is None:
             return None

@@ -112,7 +112,7 @@ class LeaderElector:
         self._requests = asyncio.Lock()  # held during one attempt
         self._events: set[asyncio.Task[None]] = set()
         self.checked_at = clock()  # when an attempt last ended
-        self.slow_paths = 0  # attempts in which somebody else had written the Lease
+        self.slow_paths = 0  # attempts in which someone else had written the Lease
         self.last_decision = "the lease was not read yet"
         self.refusal = ""  # how the API server refused access last, until it grants it again
 
@@ -201,7 +201,7 @@ class LeaderElector:
     async def _offer_lease(self, why: str) -> None:
         """Stop acting, and release the Lease once nothing of ours has any effect any more.
 
-        Whatever fails in here, the next attempts renew it or take it back unless somebody led.
+        Whatever fails in here, the next attempts renew it or take it back unless someone led.
         """
         seconds = (self._until - self._clock()) / 2
         log.error("this leader cannot run all controllers", extra={"why": why})
@@ -255,7 +255,7 @@ class LeaderElector:
         return min(pause, max(self._until - self._clock(), 0.0)) if self._has_led else pause
 
     async def _try_acquire_or_renew(self) -> str:
-        # The holder writes without reading first: a conflict tells when somebody wrote meanwhile.
+        # The holder writes without reading first: a conflict tells when someone wrote meanwhile.
         # After a failure that may be ourselves, with a write that was never answered.
         if not self.is_leading() or self._observed is None or self._has_failed:
             await self._observe()

@@ -1,7 +1,7 @@
 """The first code of processes that the supervisor starts; they import this module before all else.
 
 A *template* has loaded what workers need and becomes one by forking: that takes milliseconds, where
-a process that begins anew loads for a second, and they share the memory of what is loaded.
+a process that begins again loads for a second, and they share the memory of what is loaded.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""Starting worker processes: by a template that forks, or each anew while there is none."""
+"""Starting worker processes: by a template that forks, or each again while there is none."""
 
 import asyncio
 import logging

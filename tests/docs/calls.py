@@ -1,4 +1,4 @@
-"""Calls of our programs as somebody would type them: parsed, and not carried out."""
+"""Calls of our programs as someone would type them: parsed, and not carried out."""
 
 from collections.abc import Iterator
 

@@ -61,7 +61,7 @@ async def test_killed_workers_are_back_within_a_second(env: Environment) -> None
             await asyncio.sleep(chance.uniform(0.0, 0.02))  # the fault, not a wait
             since_kill = Deadline()
             kill(before[name])
-            await until("it runs anew", lambda: supervisor.is_replaced(name, before[name]))  # noqa: B023
+            await until("it runs again", lambda: supervisor.is_replaced(name, before[name]))  # noqa: B023
             seconds.append(since_kill.gone())
             after = supervisor.pids()
             assert {n for n in after if after[n] != before[n]} == {name}
@@ -277,7 +277,7 @@ def test_status_says_why_a_worker_is_skipped(where: Where) -> None:
 async def test_whose_runtime_directory_is_deleted_ends_in_order(
     env: Environment,
 ) -> None:
-    """It was started by somebody who ignores the end of children, which changes nothing."""
+    """It was started by someone who ignores the end of children, which changes nothing."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         started = env.supervisor()

@@ -15,7 +15,7 @@ from tests.support.running import Json, Supervisor, until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 CONTROLLERS = "--controllers=cloud-node,cloud-node-lifecycle,service"
-HONEST = 500  # number of the first Service of somebody else
+HONEST = 500  # number of the first Service of someone else
 WATCHED = 15.0  # seconds: more than it takes until a silent worker is ended
 
 

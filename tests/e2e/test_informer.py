@@ -103,7 +103,7 @@ class ClusterNodes:
         return names
 
     async def change(self, names: list[str]) -> None:
-        """Nodes come, go and register anew, in numbers that tell a missed one."""
+        """Nodes come, go and register again, in numbers that tell a missed one."""
         for name in names[:3]:
             await self.env.api.request("DELETE", f"{NODES}/{name}")
         taints = registration("any")["spec"]["taints"]

@@ -52,7 +52,7 @@ async def test_nodes_are_removed_only_by_who_holds_the_second_lease(env: Environ
         assert after["pid"] != before["pid"]  # the work was handed over: nobody died
         assert (after["state"], after["deaths_in_a_row"]) == ("running", 0)
 
-        await env.api.patch(f"{LEASES}/{SECOND}", MERGE_PATCH, {"spec": held_by("somebody-else")})
+        await env.api.patch(f"{LEASES}/{SECOND}", MERGE_PATCH, {"spec": held_by("someone-else")})
         code = await asyncio.to_thread(supervisor.exit_code)
         assert code == ExitCode.FAILED
         assert "leadership lost" in supervisor.log.read_text()

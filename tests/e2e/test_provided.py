@@ -57,7 +57,7 @@ async def test_a_providers_controller_is_a_worker_with_rights_and_a_life_of_its_
         assert before.keys() == {"node-0", "volume-label", "power"}
         kill(before["power"])
         await env.add_nodes(1, first=6)
-        await until("it runs anew", lambda: supervisor.is_replaced("power", before["power"]))
+        await until("it runs again", lambda: supervisor.is_replaced("power", before["power"]))
         await until("the new node is labelled", lambda: all_are_running(env, 6))
         after = supervisor.pids()
         assert {name for name in after if after[name] != before[name]} == {"power"}

@@ -1,4 +1,4 @@
-"""What a reload reads anew: the cloud's configuration, and the verbosity in the file of flags."""
+"""What a reload reads again: the cloud's configuration, and the verbosity in the file of flags."""
 
 import asyncio
 import signal

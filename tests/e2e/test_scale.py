@@ -22,7 +22,7 @@ pytestmark = pytest.mark.real
 
 COUNT = 20
 WRITE_SECONDS = 1.5  # that each write of a Node takes: a new owner would begin one meanwhile
-GAP = 0.15  # seconds between two Nodes that get the taint anew
+GAP = 0.15  # seconds between two Nodes that get the taint again
 DISTURBANCES = 3  # of each change of the number
 
 

@@ -33,7 +33,7 @@ async def test_the_end_of_the_template_ends_no_worker(env: Environment) -> None:
         for _ in range(2):  # the first without a template, the next perhaps with another
             before = supervisor.pids()["node-0"]
             kill(before)
-            await until("it runs anew", lambda: supervisor.is_replaced("node-0", before))  # noqa: B023
+            await until("it runs again", lambda: supervisor.is_replaced("node-0", before))  # noqa: B023
         await env.add_nodes(5, first=6)
         await env.nodes.until_initialized(10)
         mine = children_of(supervisor.process.pid)

@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.support.deadlines import Deadline, timeout
 
 UP = re.compile(r"(?:\x1b\[1A\x1b\[2K)+")
-"""How a frame is begun anew: one line up for each that it has, but for the first."""
+"""How a frame is begun again: one line up for each that it has, but for the first."""
 
 
 class Terminal:

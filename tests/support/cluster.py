@@ -78,7 +78,7 @@ class Cluster:
         return len(self.patches)
 
     def put(self, *objects: KubeObject) -> None:
-        """Create objects, or replace them as somebody else would."""
+        """Create objects, or replace them as someone else would."""
         for one in objects:
             self._store(deepcopy(one.raw))
 

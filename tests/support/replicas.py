@@ -105,7 +105,7 @@ class Replica(Supervisor):
 
 @asynccontextmanager
 async def churn(kube: Kube, names: list[str], gap: float) -> AsyncIterator[None]:
-    """Taint one node after the other anew, every `gap` seconds, so that a leader always has work.
+    """Taint one node after the other again, every `gap` seconds, so that a leader always has work.
 
     Each node looks different each time, so a patch that was planned against an older one fails.
     """

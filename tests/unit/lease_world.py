@@ -77,7 +77,7 @@ class ApiServer:
         return deepcopy(cast(Json, self.lease))
 
     def put(self, body: Json) -> None:
-        """Store it as somebody who forces it would."""
+        """Store it as someone who forces it would."""
         self._version += 1
         self.lease = deepcopy(body)
         self.lease.setdefault("metadata", {}).setdefault("uid", "uid-1")

@@ -91,7 +91,7 @@ class World:
         self._serve_at(0.0)
 
     def tenant(self, per_second: float, begin: float, end: float) -> None:
-        """Somebody else spends from the same account for a while."""
+        """Someone else spends from the same account for a while."""
         for number in range(int((end - begin) * per_second)):
             self._at(begin + number / per_second, self._limit_only)
 
@@ -122,7 +122,7 @@ class World:
 
     def _serve(self, now: float) -> None:
         if now != self._woken_at:
-            return  # woken by somebody else meanwhile
+            return  # woken by someone else meanwhile
         self._woken_at = math.inf
         self.bucket = refill(self.bucket, now)
         for _ in range(min(whole_tokens(self.bucket, now), self._waiting)):

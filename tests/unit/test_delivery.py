@@ -246,7 +246,7 @@ def test_a_slow_worker_is_not_caught_up() -> None:
 def test_a_division_that_changes_nothing_tells_nothing() -> None:
     world = three()
     frames = world.queue.frames_sent
-    world.move("somebody-else")
+    world.move("someone-else")
     assert world.queue.frames_sent == frames
 
 

@@ -19,7 +19,7 @@ from .lease_world import CONFIG, ApiServer, Fate, Replica, Request, Wire
 
 pytestmark = pytest.mark.virtual_time
 
-MIGRATION = LeaderMigration("second", ((SERVICE, "*"), (LIFECYCLE, "*"), (ROUTE, "somebody-else")))
+MIGRATION = LeaderMigration("second", ((SERVICE, "*"), (LIFECYCLE, "*"), (ROUTE, "someone-else")))
 
 
 def now() -> float:

@@ -75,7 +75,7 @@ async def test_a_shared_read_is_asked_for_the_cluster_at_its_priority() -> None:
 
     grants = SupervisorGrants(send)
     reads = SharedBlockingReads(WorkerGate(grants, timeout=timeout(), check=lambda: None))
-    with with_priority(Priority.LB_ENSURE, "somebody"):
+    with with_priority(Priority.LB_ENSURE, "someone"):
         ask = asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "answer")
         asking = asyncio.create_task(ask)
     await until(lambda: sent, "it asks")

@@ -79,7 +79,7 @@ async def test_a_call_that_fails_fails_for_those_in_it_and_the_next_is_made(clou
 async def test_what_is_urgent_does_not_wait_for_what_is_not(cloud: Cloud) -> None:
     asking = []
     for priority in (Priority.REFRESH, Priority.LB_DELETE):
-        with with_priority(priority, "somebody"):
+        with with_priority(priority, "someone"):
             asking += cloud.ask("a")
             await let_run()
     assert cloud.priorities == [Priority.REFRESH, Priority.LB_DELETE]

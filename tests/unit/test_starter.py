@@ -89,7 +89,7 @@ def test_a_start_that_failed_leaves_the_next_one_possible(
     with pytest.raises(OSError, match=r"answer|too many"):
         ready.start(SPEC)
     spawned: list[str] = []
-    plain = SimpleNamespace(start=lambda: spawned.append("anew"))
+    plain = SimpleNamespace(start=lambda: spawned.append("again"))
     monkeypatch.setattr(cast(Any, ready)._context, "Process", lambda **_: plain)
     process = ready.start(SPEC)
     assert bool(spawned) is bool(load)

@@ -117,7 +117,7 @@ class NodeWriter:
             answer = self._seen = written(self._seen, action, answer["metadata"])
             self._version = resource_version(answer)
         else:
-            self._version = 0  # somebody else may have written as well
+            self._version = 0  # someone else may have written as well
         self._context.store.wrote("Node", self._node.name, answer)
 
     async def echoed(self) -> None:
@@ -201,7 +201,7 @@ class NodeController:
             self._monitor_pass.forget(key)
             self._refresh_pass.forget(key)
             return Result("it is gone")
-        if node.is_being_deleted:  # and held by somebody's finalizer
+        if node.is_being_deleted:  # and held by someone's finalizer
             self._reader.forget(key)
             return Result("it is being deleted")
         if node.is_foreign(self._context.provider.provider_ids):

@@ -14,7 +14,7 @@ CONDITION = "NetworkUnavailable"
 CREATED, NOT_CREATED = "RouteCreated", "NoRouteCreated"
 CREATED_TEXT = "RouteController created a route"
 NOT_CREATED_TEXT = "RouteController failed to create a route"
-LONGEST_CAUSE = 500  # characters of somebody else's error text
+LONGEST_CAUSE = 500  # characters of someone else's error text
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,7 +288,7 @@ def normal(service: Service, reason: str, message: str) -> Event:
 
 
 def warning(service: Service, reason: str, message: str) -> Event:
-    """An Event of what somebody should know."""
+    """An Event of what someone should know."""
     return Event(ObjectRef.of(service), "Warning", reason, message)
 
 

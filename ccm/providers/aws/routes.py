@@ -131,7 +131,7 @@ class AwsRoutes:
             raise Refused(f"{table_id} has a route for {cidr} already, to {taken}")
 
     def _turn(self, where: Json, target: RouteTarget) -> None:
-        """Have a route lead somewhere else; upstream's credentials have to make it anew."""
+        """Have a route lead somewhere else; upstream's credentials have to recreate it."""
         try:
             self._api.call("ec2:ReplaceRoute", **where, **target.parameters)
         except NotAllowed:

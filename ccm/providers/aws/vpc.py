@@ -131,7 +131,7 @@ class Vpc:
     def _read_instances(self, known: Set[str], new: Set[str]) -> Sequence[BackendInstance]:
         """Those of the instances that exist; what is cached costs no read.
 
-        One that is `new` to a load balancer is read anew, once for all that it joins at a time; so
+        One that is `new` to a load balancer is read again, once for all that it joins at a time; so
         is one that EC2 does not have.
         """
         instance_ids = known | new

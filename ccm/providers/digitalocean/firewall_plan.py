@@ -95,7 +95,7 @@ def body(
     balancers: Mapping[str, str],
     there: Json,
 ) -> Json:
-    """The firewall's record; droplets that somebody added to it stay.
+    """The firewall's record; droplets that someone added to it stay.
 
     `balancers` are the IDs of the load balancers by the UIDs of their Services; for a Service
     without one nothing is open.

@@ -1,7 +1,7 @@
 """Routes to pod networks: what `ipv4.routes` and `ipv6.routes` of the instances' NICs say.
 
 The networks that are ours stand in the instance's own configuration, and are written with the NIC
-in one request, which Incus refuses when somebody has changed the instance since it was read.
+in one request, which Incus refuses when someone has changed the instance since it was read.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class Marks:
 
 
 class IncusRoutes:
-    """A route is ours by the mark alone. One that somebody made for a Node's own pod network counts
+    """A route is ours by the mark alone. One that someone made for a Node's own pod network counts
     as this Node's, and is never taken away.
     """
 
@@ -156,7 +156,7 @@ class IncusRoutes:
     # Writing
 
     async def _change(self, listed: ListedInstance, network: Network, is_wanted: bool) -> None:
-        """Add or remove one network of one NIC, unless somebody changes the instance meanwhile."""
+        """Add or remove one network of one NIC, unless someone changes the instance meanwhile."""
         instance, tag = await self._read_tagged(listed)
         nic = self._nic(instance)
         marks, there = Marks.of(instance), list(networks_of(nic))

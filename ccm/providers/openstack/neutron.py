@@ -47,6 +47,6 @@ async def list_ports(
 
 
 def if_unchanged(port: Json) -> dict[str, str]:
-    """The header with which a change is refused when somebody else has changed the port since."""
+    """The header with which a change is refused when someone else has changed the port since."""
     revision = port.get("revision_number")
     return {"If-Match": f"revision_number={revision}"} if revision else {}

@@ -91,7 +91,7 @@ def our_routes(
 ) -> Iterator[RouterRoute]:
     """The routes for networks that are marked as ours; the mark alone where there is none.
 
-    Of several, those to a Node that has the network: somebody made the others beside it.
+    Of several, those to a Node that has the network: someone made the others beside it.
     """
     for network in router.ours:
         there = router.on(network)

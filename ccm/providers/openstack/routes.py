@@ -226,7 +226,7 @@ class OpenStackRoutes:
         await self._api.call(operation, "network", "PUT", target, body)
 
     async def _set_pairs(self, port: Json, pairs: Sequence[Json]) -> None:
-        """Unless somebody has changed the port meanwhile: then it is read again."""
+        """Unless someone has changed the port meanwhile: then it is read again."""
         self._forget(text(port.get("device_id")))
         body: Json = {"port": {"allowed_address_pairs": [*pairs]}}
         target = f"/ports/{text(port.get('id'))}"

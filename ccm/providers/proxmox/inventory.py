@@ -103,7 +103,7 @@ class Inventory:
         return kept
 
     def _kept(self, machine: ListedMachine) -> Identity | None:
-        """A VMID may be given to another machine, which then starts anew."""
+        """A VMID may be given to another machine, which then starts again."""
         before, identity = self._known.get(machine.vmid, (machine, None))
         is_on = machine.uptime >= before.uptime and machine.status == before.status
         is_silent = machine.status not in (RUNNING, STOPPED)  # nobody starts it there

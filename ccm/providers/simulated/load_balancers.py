@@ -25,7 +25,7 @@ PROTOCOLS = ("TCP", "UDP")
 POLL_INTERVAL = 1.0  # seconds after which a balancer that is at work is looked at again
 
 IMMUTABLE_FIELDS = ("scheme", "ip")
-"""What the cloud sets for a balancer's life."""
+"""What cannot be changed after creation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class SimulatedLoadBalancers(RecordBalancers[BalancerRequest]):
         for field in IMMUTABLE_FIELDS:
             if field in changes:
                 raise Refused(
-                    f"the {field} of load balancer {record['name']} is {record[field]} for its "
-                    f"life: delete the Service and create it again to have {desired[field]}"
+                    f"the {field} of load balancer {record['name']} is {record[field]}, which "
+                    f"cannot be changed after creation; recreate the Service for {desired[field]}"
                 )
         return changes
 

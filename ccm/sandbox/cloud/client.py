@@ -79,7 +79,7 @@ class CloudAdmin:
         return cast(Json, await self._ask("GET", "counters"))
 
     async def reset_counters(self) -> None:
-        """Start counting anew and empty the log of requests."""
+        """Start counting again and empty the log of requests."""
         await self._ask("DELETE", "counters")
 
     async def requests(self) -> list[Json]:

@@ -84,7 +84,7 @@ class CallCounters:
         return self.count(budget="write")
 
     def reset(self) -> None:
-        """Start counting anew; calls that are in the air count for neither."""
+        """Start counting again; calls that are in the air count for neither."""
         self._counts.clear()
         self.log.clear()
         self._since = next(self._numbers)

@@ -112,7 +112,7 @@ class HealthEndpoints:
                 yield endpoint, name, check
 
     def reset(self) -> None:
-        """Count anew."""
+        """Count again."""
         for check in self._statistics.values():
             check.successes = check.errors = 0
 

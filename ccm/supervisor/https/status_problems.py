@@ -137,7 +137,7 @@ def _of_nodes(uninitialized: StatusPart) -> Iterator[StatusProblem]:
 
 
 def _of_deletions(deletions: StatusPart) -> Iterator[StatusProblem]:
-    """A freeze is what somebody wanted; the others are faults."""
+    """A freeze is what someone wanted; the others are faults."""
     for why in why_blocked({"frozen": deletions.get("frozen")}):
         yield StatusProblem(Severity.WARNING, "deletions", why, "deletion.md")
     for why in why_blocked({**deletions, "frozen": None}):

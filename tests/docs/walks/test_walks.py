@@ -1,4 +1,4 @@
-"""A new object passes through few files, so that somebody can read what becomes of it."""
+"""A new object passes through few files, so that someone can read what becomes of it."""
 
 import re
 from importlib import import_module

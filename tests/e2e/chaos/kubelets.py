@@ -55,7 +55,7 @@ class Nodes:
         self.expected[name] = (await self._kube.post(NODES, body))["metadata"]["uid"]
 
     async def unregister(self, name: str) -> None:
-        """Somebody deletes the Node of a machine that runs on."""
+        """Someone deletes the Node of a machine that runs on."""
         del self.expected[name]
         await self._kube.request("DELETE", f"{NODES}/{name}")
 

@@ -51,7 +51,7 @@ class Story:
         self._api, self._admin = api, admin
 
     async def tell(self, supervisor: Supervisor, page: Page) -> None:
-        """From the first tainted node to the last Event, which somebody reads about."""
+        """From the first tainted node to the last Event, which someone reads about."""
         await self._ask_for_everything()
         await until("nodes are initialized", self._are_nodes_initialized)
         await until("services have addresses", self._have_services_addresses)
@@ -78,7 +78,7 @@ class Story:
         await until(f"{name} is initialized", is_ready)
 
     async def forget(self) -> None:
-        """Leave nothing of it behind, whatever somebody should still do about it."""
+        """Leave nothing of it behind, whatever someone should still do about it."""
         for path in (SERVICES, VOLUMES):
             for item in await self._all(path):
                 if item["metadata"]["name"] != "kubernetes":

@@ -176,7 +176,7 @@ async def test_a_supervisor_that_may_not_have_a_token_reports_that_and_waits(
 async def test_a_worker_has_its_account_whatever_happens(
     deployed: Deployed, api: Kube, tmp_path: Path
 ) -> None:
-    """The account is made anew, a successor takes over, and another replica."""
+    """The account is recreated, a successor takes over, and another replica."""
     names = (f"vm-{number}" for number in count(1))
     async with deployed.stage(api, tmp_path) as (story, where):
         with Supervisor(where, *deployed.flags) as first:

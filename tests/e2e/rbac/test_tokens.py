@@ -40,7 +40,7 @@ COLLECTION = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 
 
 class Accounts:
-    """Knows the accounts in `uids`, and takes the tokens of those that were not made anew since.
+    """Knows the accounts in `uids`, and takes the tokens of those that were not recreated since.
 
     `lifetime` is the most that it lets a token live; `troubles` are answered first.
     """
@@ -188,7 +188,7 @@ async def test_a_token_that_cannot_be_handed_over_is_tried_again(
 
 
 async def test_a_refused_token_is_replaced_but_not_in_a_storm() -> None:
-    """As when the account was deleted and made anew: what it had is worth nothing now."""
+    """As when the account was deleted and recreated: what it had is worth nothing now."""
     began = time.monotonic()
     async with (
         accounts(NODE, ROUTE) as (known, kube),

@@ -93,7 +93,7 @@ def account_has_no_rules(ground: Ground) -> Iterator[Sequence[str]]:
 def held(
     ground: Ground, holder: str, name: str = "planted", ours: str = "planted"
 ) -> Iterator[Sequence[str]]:
-    """A Lease that somebody renewed just now."""
+    """A Lease that someone renewed just now."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 60, "renewTime": now}
     with ground.world.with_object(LEASES, {"metadata": {"name": name}, "spec": spec}):

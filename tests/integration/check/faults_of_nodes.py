@@ -60,7 +60,7 @@ ROWS = (
         nodes(node("alone")),
     ),
     without_machine(
-        "a node waits although somebody leads",
+        "a node waits although someone leads",
         "uninitialized-nodes: leads: stranger",
         "see the Events of these Nodes",
         at_once(nodes(registration("stranger", "10.244.99.0/24"))),

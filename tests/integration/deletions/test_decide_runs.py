@@ -47,7 +47,7 @@ def not_gone_at(at: float) -> GoneHistory:
         pytest.param(run(900.0, 939.0), gone(999.0), "w", (GONE, 900.0, 999.0), id="pause"),
         pytest.param(run(900.0, 938.9), gone(999.0), "w", (GONE, 999.0, 999.0), id="silence"),
         pytest.param(run(990.0, 995.0), gone(999.0, "u2"), "w", (GONE, 999.0, 999.0),
-                     id="created-anew"),
+                     id="created-again"),
         pytest.param(run(990.0, 995.0), gone(999.0), "w2", (GONE, 999.0, 999.0),
                      id="another-worker"),
         pytest.param(not_gone_at(996.0), gone(999.0), "w", (GONE, 999.0, 999.0),

@@ -70,7 +70,7 @@ def test_a_permit_names_the_uid_and_the_evidence(cluster: Cluster) -> None:
         pytest.param(lambda c: c.report(), id="a-pass-without-a-word-of-it"),
         pytest.param(lambda c: c.governor.forget("node-0.1"), id="the-worker-ended"),
         pytest.param(lambda c: c.restart(), id="the-supervisor-restarted"),
-        pytest.param(lambda c: c.change("n0", uid="new"), id="it-was-created-anew"),
+        pytest.param(lambda c: c.change("n0", uid="new"), id="it-was-created-again"),
         pytest.param(lambda c: c.advance(60.0), id="silence"),
         pytest.param(
             lambda c: c.governor.on_message("node-0.1", ProposeDeletions(1, [["n0"]], [])),

@@ -66,7 +66,7 @@ def addresses(of: Service) -> list[str]:
 
 
 async def change(api_server: ApiServer, of: Service, body: Json, part: str = "") -> None:
-    """What somebody else does to it."""
+    """What someone else does to it."""
     await api_server.kube.patch(f"{SERVICES}/{of.name}{part}", MERGE_PATCH, body)
 
 

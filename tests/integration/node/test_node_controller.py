@@ -226,8 +226,8 @@ async def asked_about(there: Node) -> AsyncIterator[tuple[World, "asyncio.Task[R
     "meanwhile",
     [
         pytest.param([tainted, recreated], id="recreated"),
-        pytest.param([tainted, with_provider_id("other://2")], id="somebody-set-a-provider-ID"),
-        pytest.param([], id="somebody-took-the-taint"),
+        pytest.param([tainted, with_provider_id("other://2")], id="someone-set-a-provider-ID"),
+        pytest.param([], id="someone-took-the-taint"),
         pytest.param(None, id="it-is-gone"),
     ],
 )

@@ -82,7 +82,7 @@ async def test_a_node_that_differs_from_its_machine_is_brought_up_to_date() -> N
         assert (await w.reconcile()).is_done
         assert (address(w, "node-1"), w.cluster.writes) == ("10.0.0.1", 1)
         w.machines.failures = [Throttled("never again", 1.0)] * 1000
-        put(w, "node-1")  # somebody changes it back: only a new answer may say what is right
+        put(w, "node-1")  # someone changes it back: only a new answer may say what is right
         w.feed()
         await w.reconcile()
         assert w.cluster.writes == 1

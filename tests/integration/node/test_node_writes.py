@@ -125,7 +125,7 @@ async def test_what_a_write_would_replace_is_never_lost(at: int, meanwhile: Twea
 
 
 def between(cluster: Any, number: int, tweak: Tweak) -> None:
-    """Somebody else writes right before the n-th write arrives."""
+    """Someone else writes right before the n-th write arrives."""
     left = [number]
 
     def write() -> None:

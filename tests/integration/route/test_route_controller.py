@@ -79,7 +79,7 @@ def is_available(w: World, name: str) -> bool | None:
         pytest.param({"a": (A4,)}, {A4: "a", C4: "a"}, {A4: "a"}, 1, id="a-stale-route-of-a-node"),
         pytest.param({"a": (A4,)}, {A4: "a", "10.9.0.0/24": "a"}, {A4: "a", "10.9.0.0/24": "a"}, 0,
                      id="a-stale-route-outside-the-cluster"),
-        # Somebody else may have made it: where routes carry no mark, as on AWS, none is deleted.
+        # Someone else may have made it: where routes carry no mark, as on AWS, none is deleted.
         pytest.param({"a": ("10.9.0.0/24",), "b": (B4,)}, {"10.9.0.0/24": "a"},
                      {"10.9.0.0/24": "a", B4: "b"}, 1, id="a-route-outside-that-its-node-claims"),
     ],

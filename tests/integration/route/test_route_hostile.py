@@ -49,7 +49,7 @@ async def test_a_marked_route_outside_the_cluster_goes_wherever_it_points() -> N
     async with world(routed("a", A4), routed("b", "0.0.0.0/0"), cloud=cloud) as w:
         await w.settle()
         assert cloud.routes == {A4: "a"}
-        assert len(cloud.entries) == 2, "a route of somebody else is gone"
+        assert len(cloud.entries) == 2, "a route of someone else is gone"
 
 
 async def test_a_pod_cidr_wider_than_the_given_mask_gets_no_route_and_loses_the_one_it_has() -> (

@@ -40,7 +40,7 @@ class Cut(BaseException):
 
 @dataclass(frozen=True)
 class Case:
-    """What is there at the start, and what somebody changes once the first start is cut off."""
+    """What is there at the start, and what someone changes once the first start is cut off."""
 
     tweaks: tuple[Tweak, ...]
     changes: tuple[Tweak, ...]
@@ -112,7 +112,7 @@ class Life:
         return self.cluster.service(KEY) if ("Service", KEY) in self.cluster.objects else None
 
     def change(self, changes: Iterable[Tweak]) -> None:
-        """Somebody else changes the Service, if it is still there."""
+        """Someone else changes the Service, if it is still there."""
         if changed := self.service:
             for tweak in changes:
                 tweak(changed.raw)

@@ -156,7 +156,7 @@ async def test_a_class_given_to_a_service_of_ours_takes_its_balancer_away() -> N
 
 @pytest.mark.parametrize("tweaks", [[], [finalized], [finalized, typed("ClusterIP")]])
 async def test_a_balancer_without_our_mark_is_never_touched(tweaks: list[Tweak]) -> None:
-    foreign = Record("somebody", "198.51.100.9")
+    foreign = Record("someone", "198.51.100.9")
     w = World(service(*tweaks), N1)
     w.balancers.records[w.balancers.name_for(service())] = foreign
     async with running(w):

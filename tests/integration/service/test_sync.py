@@ -357,7 +357,7 @@ async def test_a_comparison_is_in_the_log_when_it_did_something(
     async with running(w.restarted()) as w:
         pass
     assert not [one for one in caplog.records if one.message.startswith("load balancer")]
-    w.balancers.records[name] = replace(record, asked=None)  # as somebody changed it by hand
+    w.balancers.records[name] = replace(record, asked=None)  # as someone changed it by hand
     async with running(w.restarted()):
         pass
     (reported,) = [vars(one) for one in caplog.records if one.message.startswith("load balancer")]

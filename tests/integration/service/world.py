@@ -132,7 +132,7 @@ class World(ControllerWorld):
         await self.rest()
 
     async def change(self, *tweaks: Tweak) -> None:
-        """Somebody changes the Service."""
+        """Someone changes the Service."""
         await self.put(self.changed(*tweaks))
 
     def changed(self, *tweaks: Tweak, key: str = KEY) -> Service:

@@ -83,7 +83,7 @@ class DigitalOcean:
         return self.droplets[number]
 
     def add_balancer(self, **more: Any) -> Json:
-        """A load balancer that somebody made."""
+        """A load balancer that someone made."""
         rule = {"entry_protocol": "tcp", "entry_port": 80}
         rule |= {"target_protocol": "tcp", "target_port": 80}
         usual = {"region": REGION, "forwarding_rules": [rule]}

@@ -69,7 +69,7 @@ seed() {
 }
 
 # What a router in front of the cloud would do: send the balancers' addresses to the OVN network. By halves, which win
-# against the whole ranges that Incus routes to the bridge: those it wants to set anew when its daemon comes back.
+# against the whole ranges that Incus routes to the bridge: those it wants to set again when its daemon comes back.
 roads() {
     local d a half
     a=$(I network get ovn0 volatile.network.ipv4.address --project k8s)
@@ -113,7 +113,7 @@ pod() {      # node, address
     [ -n "$p" ] && [ "$p" != 0 ] || die "$node does not run"
     inside 1 bash -ec '
         name=$1 p=$2 address=$3 via=$4 bits=$5
-        if ! ip -n $name link show eth0 >/dev/null 2>&1; then      # new, or the node it stood behind was made anew
+        if ! ip -n $name link show eth0 >/dev/null 2>&1; then      # new, or the node it stood behind was recreated
             ip netns delete $name 2>/dev/null || true
             ip netns add $name
             ip -n $name link add eth0 type veth peer name pod0 netns $p

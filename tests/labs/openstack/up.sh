@@ -9,7 +9,7 @@ mkdir -p "$OSLAB_CACHE"
 exec 8>"$OSLAB_CACHE/.up-$OSLAB_PORT_BASE.lock"   # closed (8>&-) for everything that lives on
 flock -n 8 || { echo "another start goes on; waiting for it" >&2; flock 8; }
 if [ -e "$RUN" ] && [ ! -e "$RUN/.openstack-lab" ] && [ -n "$(ls -A "$RUN")" ]; then fail "$RUN exists and is not a lab's"; fi
-mkdir -p "$RUN"; [ -O "$RUN" ] || fail "$RUN belongs to somebody else"
+mkdir -p "$RUN"; [ -O "$RUN" ] || fail "$RUN belongs to someone else"
 touch "$RUN/.openstack-lab"
 if running; then echo "runs already: $RUN"; exit 0; fi
 "$HERE/down.sh" wipe 8>&-

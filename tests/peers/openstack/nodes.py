@@ -51,7 +51,7 @@ SHAPES: dict[str, Shape] = {
     "floating": Shape(has_floating_ip=True, labels=EXCLUDED),
     "hostname": Shape(server={"metadata": {"hostname": "node.example.com"}}, labels=EXCLUDED),
     "stopped": Shape(is_stopped=True, provider_id=GIVEN, is_ready=False, labels=EXCLUDED),
-    "other-name": Shape(name="somebody", labels=EXCLUDED),
+    "other-name": Shape(name="someone", labels=EXCLUDED),
     "other-region": Shape(provider_id="openstack://elsewhere/{id}", labels=EXCLUDED),
     "other-cloud": Shape(provider_id="aws:///zone/i-0123456789abcdef0", labels=EXCLUDED),
     "twins": Shape(count=2, labels=EXCLUDED),

@@ -53,7 +53,7 @@ class OpenStackWorld(World):
         self.machines |= nodes.launch(self.tenant, self.names)
 
     def _make_balancers(self) -> None:
-        """What somebody made by hand, with a floating IP and without."""
+        """What someone made by hand, with a floating IP and without."""
         for name in ("by-hand", "by-hand-inner"):
             wanted = {"name": name, "vip_subnet_id": self.names["subnet-net"]}
             body = {"loadbalancer": wanted}

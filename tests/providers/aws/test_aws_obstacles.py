@@ -1,4 +1,4 @@
-"""Balancers with something of somebody else's in the way, and accounts that are full."""
+"""Balancers with something of someone else's in the way, and accounts that are full."""
 
 import asyncio
 from contextlib import suppress
@@ -109,7 +109,7 @@ async def test_a_security_group_that_other_rules_name_is_reported_injected(aws: 
 async def test_a_security_group_in_use_is_deleted_later_and_reported_after_a_while_injected(
     aws: Aws,
 ) -> None:
-    """A network interface of somebody else's may have it, which no rule shows."""
+    """A network interface of someone else's may have it, which no rule shows."""
     limit = timeout(1.0)
     await aws.start(timings=AwsTimings(group_in_use_timeout=limit))
     one = asking("classic")

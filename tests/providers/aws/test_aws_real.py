@@ -229,7 +229,7 @@ async def test_instances_have_tags_while_they_have_nodes_also_beyond_a_crash(
         before = supervisor.pids()
         kill(before["tagging"])
         await api.post("/api/v1/nodes", registration(machines[2]["PrivateDnsName"]))
-        await until("it runs anew", lambda: supervisor.is_replaced("tagging", before["tagging"]))
+        await until("it runs again", lambda: supervisor.is_replaced("tagging", before["tagging"]))
         await until("the third is tagged", lambda: are_tagged(True, True, True))
         await api.request("DELETE", f"/api/v1/nodes/{machines[0]['PrivateDnsName']}")
         await until("the first is not", lambda: are_tagged(False, True, True))

@@ -95,7 +95,7 @@ async def test_a_full_table_is_explained_injected(aws: Aws) -> None:
 
 @pytest.mark.parametrize("is_denied", [False, True])
 async def test_a_blackhole_is_listed_and_turned_injected(aws: Aws, is_denied: bool) -> None:
-    """Where upstream's credentials may not turn it, it is deleted and made anew."""
+    """Where upstream's credentials may not turn it, it is deleted and recreated."""
     old, new = aws.launch(2)
     await aws.create_route(node_of(old, [CIDR]))
 

@@ -141,7 +141,7 @@ async def test_another_scheme_is_reported_and_the_balancer_stays(aws: Aws, kind:
     await aws.ensure(asking({"type": kind}))
     aws.proxy.reset()
     again = await aws.ensure(asking({"type": kind, "internal": "true"}))
-    assert "the load balancer is internet-facing for its life" in again.warnings[0]
+    assert "the load balancer is internet-facing, which cannot be changed" in again.warnings[0]
     assert aws.proxy.writes() == []
 
 

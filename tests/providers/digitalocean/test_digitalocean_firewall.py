@@ -122,7 +122,7 @@ async def test_the_controller_has_one_key_for_all_services(
 async def test_the_health_check_is_open_to_the_services_own_load_balancer(
     do: DigitalOcean, cloud: Started
 ) -> None:
-    """Known by its name; made anew, the new one counts; to none nothing is open."""
+    """Known by its name; recreated, the new one counts; to none nothing is open."""
     asked = published("web", port(443))
     there = {"default/web": asked}
     store = SimpleNamespace(view=lambda kind, key: there.get(key))

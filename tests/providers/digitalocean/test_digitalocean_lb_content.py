@@ -38,7 +38,7 @@ async def test_a_type_is_for_life(do: DigitalOcean, cloud: Started, worker: Json
     """DO27: and a load balancer that has one keeps it where nothing else is said."""
     await cloud.ensure(web({"type": "REGIONAL"}), host(worker))
     before = len(do.writes())
-    with pytest.raises(Refused, match="is of type REGIONAL for its life"):
+    with pytest.raises(Refused, match="is of type REGIONAL, which cannot be changed"):
         await cloud.ensure(web({"type": "REGIONAL_NETWORK"}), host(worker))
     await cloud.ensure(web(), host(worker))
     reported = (await cloud.ensure(web({"network": "INTERNAL"}), host(worker))).warnings
@@ -77,7 +77,7 @@ async def test_a_certificate_is_found_by_its_name(
 async def test_a_size_is_changed_and_else_left_alone(
     do: DigitalOcean, cloud: Started, worker: Json
 ) -> None:
-    """DO36: what somebody made bigger stays so; a refusal of the API is terminal, and quoted."""
+    """DO36: what someone made bigger stays so; a refusal of the API is terminal, and quoted."""
     await cloud.ensure(web({"size-slug": "lb-medium"}), host(worker))
     assert only(do)["size_unit"] == 3
     await cloud.ensure(web({"size-unit": "2"}), host(worker))

@@ -244,7 +244,7 @@ async def test_a_route_that_was_made_with_the_instance_is_the_nodes(
 async def test_an_edit_at_the_same_time_survives(
     lab: Lab, gateway: Gateway, bridged: list[Json]
 ) -> None:
-    """IN63: somebody changes the NIC between our read and our write."""
+    """IN63: someone changes the NIC between our read and our write."""
     cloud, one = await started(lab, gateway, "bridged"), bridged[0]
     edited = {**nic(lab, one), "ipv4.routes": "10.9.0.0/24"}
 

@@ -125,8 +125,8 @@ async def test_upstreams_load_balancer_is_taken_over_by_its_annotation_without_a
     assert not worker.writes
     await worker.delete(asked)
     assert octavia.resources() == before
-    anew = await worker.ensure(asked, [])
-    assert "there is no load balancer" in anew.warnings[0]
+    again = await worker.ensure(asked, [])
+    assert "there is no load balancer" in again.warnings[0]
 
 
 @long
@@ -321,7 +321,7 @@ async def test_what_octavia_fails_at_is_reported_and_recreated_only_when_nobody_
     used = service_of("web", internal, "203.0.113.1")
     with pytest.raises(CloudError, match="on-error"):
         await ensure(used, octavia.nodes[:1])
-    with pytest.raises(CloudError, match="made anew"):
+    with pytest.raises(CloudError, match="recreated"):
         await ensure(asked, octavia.nodes[:1])
     octavia.play(first, "DELETED")
     with pytest.raises(RetryAfter):

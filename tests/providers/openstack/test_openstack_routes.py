@@ -142,7 +142,7 @@ async def test_what_was_made_by_hand_stays_when_ours_go(
 async def test_a_pair_that_was_removed_is_set_again(
     cloud: Started, router: Router, nodes: list[Node]
 ) -> None:
-    """OS88: without touching the pairs that somebody else set."""
+    """OS88: without touching the pairs that someone else set."""
     await create_all(cloud, nodes)
     router.set_pairs("node-1", "192.0.2.7")
     listed = await routes_of(cloud, nodes)

@@ -44,8 +44,8 @@ async def test_what_the_cloud_cannot_do_is_refused_without_a_write(
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (INTERNAL, "scheme .* is internet for its life"),
-        ({"loadBalancerIP": "192.0.2.99"}, "ip .* for its life: delete the Service"),
+        (INTERNAL, "scheme .* is internet, which cannot be changed"),
+        ({"loadBalancerIP": "192.0.2.99"}, "ip .*, which cannot be changed after creation"),
     ],
 )
 async def test_what_is_fixed_for_life_is_refused_and_the_balancer_stays(

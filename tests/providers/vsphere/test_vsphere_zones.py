@@ -39,7 +39,7 @@ def near(tags: dict[Place, list[Tag]]) -> tuple[str, str, str]:
 def test_tags_on_several_levels_count_as_upstream_counts(
     tags: dict[Place, list[Tag]], zone: str
 ) -> None:
-    """VS44, VS45: outwards, until both are known; the next chain begins anew."""
+    """VS44, VS45: outwards, until both are known; the next chain begins again."""
     assert near(tags) == ("r", zone, "")
 
 

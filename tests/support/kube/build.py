@@ -127,6 +127,12 @@ HELM = Pin(PINS / "helm", "helm.sh/helm/v3", {"helm": "helm.sh/helm/v3/cmd/helm"
 CHARTS = (HELM,)
 CLIENTS = (GODO,)
 CONFIG_READERS = (READERS,)
+VALE = Pin(
+    PINS / "vale",
+    "github.com/vale-cli/vale/v3",
+    {"vale": "github.com/vale-cli/vale/v3/cmd/vale"},
+)
+LINTERS = (VALE,)
 
 BUILDS = {
     "servers": SERVERS,
@@ -136,6 +142,7 @@ BUILDS = {
     "godo": CLIENTS,
     "readers": CONFIG_READERS,
     "vsphere": VSPHERE_PEERS,
+    "vale": LINTERS,
     "kubelets": (KUBELETS,),
     "nodes": (NODES, CONTAINERD),
 }
@@ -198,7 +205,7 @@ def _build(pin: Pin, folder: Path) -> None:
     for program in pin.programs:
         print(f"building {program} {pin.version} (minutes when cold)", file=sys.stderr, flush=True)
         command = _command(pin, program, folder)
-        done = subprocess.run(command, cwd=pin.folder, env=_environment(), stdout=sys.stderr)
+        done = subprocess.run(command, cwd=pin.folder, env=_environment(pin), stdout=sys.stderr)
         if done.returncode != 0:
             raise BuildError(f"`go build` of {program} {pin.version} failed; Go says why above")
 
@@ -232,8 +239,9 @@ def _ldflags(pin: Pin) -> str:
     return " ".join(("-s -w", *flags))
 
 
-def _environment() -> Mapping[str, str]:
-    return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
+def _environment(pin: Pin | None = None) -> Mapping[str, str]:
+    cgo = "1" if pin is VALE else "0"  # its parsers of code are C
+    return {**os.environ, "CGO_ENABLED": cgo, "GOFLAGS": "", "GOWORK": "off"}
 
 
 def _check_go(pins: Sequence[Pin]) -> None:

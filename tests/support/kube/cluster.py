@@ -210,7 +210,7 @@ class RealCluster:
         return backup
 
     def restore(self, backup: Path) -> None:
-        """Start both servers anew with the data of a backup: versions begin again at its own.
+        """Start both servers again with the data of a backup: versions begin again at its own.
 
         What `etcdctl snapshot restore` does, too, unless it is told to `--bump-revision`.
         """

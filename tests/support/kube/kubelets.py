@@ -112,7 +112,7 @@ class Kubelets:
         return self._addresses.setdefault(name, address)
 
     def _allow_bootstrap(self) -> None:
-        """As kubeadm does: client certificates are approved, a serving one waits for somebody."""
+        """As kubeadm does: client certificates are approved, a serving one waits for someone."""
         for role in (
             "node-bootstrapper",
             "certificates.k8s.io:certificatesigningrequests:nodeclient",

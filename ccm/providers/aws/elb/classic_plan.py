@@ -24,7 +24,7 @@ AWS_HEALTH_CHECK = ElbHealthCheck("", "", "", interval=30, timeout=5, healthy=10
 
 
 def plan(desired: ClassicElb, observed: ClassicElb | None) -> Iterator[ApiCall]:
-    """Yield what makes it as desired, but for the scheme, which is fixed for its life."""
+    """Yield what makes it as desired, but for the scheme, which cannot be changed."""
     elb = observed or replace(
         desired,
         health_check=AWS_HEALTH_CHECK,
@@ -75,7 +75,7 @@ def _plan_subnets(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:
 
 
 def _plan_listeners(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:
-    """Of a listener only the certificate can be changed; else it is deleted and created anew.
+    """Of a listener only the certificate can be changed; else it is deleted and recreated.
 
     What AWS does not take, a certificate say, leaves the old one in its place.
     """

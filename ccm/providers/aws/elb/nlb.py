@@ -170,7 +170,7 @@ class Nlbs:
     ) -> tuple[SecurityGroup | None, bool]:
         """The security group that was made for it, and whether it is to have such a one.
 
-        One that was made without any has none for its life; and one that has its own keeps it when
+        One that was created without any never gets one; and one that has its own keeps it when
         the configuration does not ask for any more.
         """
         is_managed = self._elb.config.manages_nlb_groups

@@ -10,7 +10,7 @@ from ccm.model.service import ServicePort
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import Annotations
 from ccm.providers.aws.elb.request import (
-    FOR_LIFE,
+    IMMUTABLE,
     IPV4,
     IPV6,
     ElbHealthCheck,
@@ -127,8 +127,8 @@ def desired_nlb(
 ) -> DesiredNlb:
     """The load balancer for a request; raises `Refused` for what cannot be honoured.
 
-    Of one that is `observed`, what is fixed for its life stays, and so do its subnets unless the
-    Service names others.
+    Of an `observed` one, what cannot be changed after creation stays, and so do its subnets unless
+    the Service names others.
     """
     annotations = request.annotations
     groups = target_groups(request, targets, cluster_id, probe)
@@ -265,7 +265,7 @@ def _with_addresses(
             zones = ", ".join(subnet.zone for subnet in subnets)
             raise annotations.invalid(name, f"{len(subnets)}, one for each of {zones}")
         if set(given) - {address.get(member) for address in ({**desired, **there}).values()}:
-            annotations.ignore(name, f"the load balancer has other addresses {FOR_LIFE}")
+            annotations.ignore(name, f"the load balancer has other addresses, {IMMUTABLE}")
     if observed and not annotations.csv("subnets"):
         return there
     return {subnet: there.get(subnet, address) for subnet, address in desired.items()}
@@ -274,7 +274,7 @@ def _with_addresses(
 def _security_groups(annotations: Annotations, observed: Nlb | None) -> tuple[str, ...]:
     groups = tuple(annotations.csv("security-groups"))
     if groups and observed and not observed.groups:
-        annotations.ignore("security-groups", f"the load balancer has none {FOR_LIFE}")
+        annotations.ignore("security-groups", f"the load balancer has none, {IMMUTABLE}")
         return ()
     return groups
 

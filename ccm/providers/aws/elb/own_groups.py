@@ -66,7 +66,7 @@ class ElbSecurityGroups:
         """The group of this name; `Refused` when another owner took it."""
         for group in self._vpc.security_groups(name):
             if not _is_ours(group, tag):
-                raise Refused(f"security group {group.name} carries the tags of somebody else")
+                raise Refused(f"security group {group.name} carries the tags of someone else")
             return group
         return None
 
@@ -95,7 +95,7 @@ class ElbSecurityGroups:
         self._in_use_since.pop(group.id, None)
 
     def _in_use(self, group: SecurityGroup) -> CloudError:
-        """The error for a group in use: by AWS itself for a few minutes, or by somebody else."""
+        """The error for a group in use: by AWS itself for a few minutes, or by someone else."""
         since = self._in_use_since.setdefault(group.id, time.monotonic())
         groups = self._vpc.security_groups()
         users = {g.id for g in groups if any(rule.source == group.id for rule in g.rules)}

@@ -15,7 +15,7 @@ from ccm.providers.aws.tags import ClusterTag, says_ownership
 IPV4, IPV6, DUALSTACK = "ipv4", "ipv6", "dualstack"
 """IP address types in AWS's words: an NLB is of IPv4 or of both, its targets are of one family."""
 EVERYBODY_IPV6 = "::/0"
-FOR_LIFE = "for its life: delete the Service and create it again to have it otherwise"
+IMMUTABLE = "which cannot be changed after creation; recreate the Service"
 _CHECK_PLACE = ("healthcheck-protocol", "healthcheck-port", "healthcheck-path")
 
 
@@ -65,7 +65,7 @@ class LoadBalancerRequest:
             kind = "internal" if is_internal else "internet-facing"
             values = self.annotations.values
             name = "scheme" if "scheme" in values and "internal" not in values else "internal"
-            self.annotations.ignore(name, f"the load balancer is {kind} {FOR_LIFE}")
+            self.annotations.ignore(name, f"the load balancer is {kind}, {IMMUTABLE}")
         return replace(self, is_internal=is_internal)
 
     @property

@@ -137,7 +137,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         if status != ACTIVE:
             raise CloudError(
                 f"load balancer {balancer_id} is {status or 'in no known state'}: if it stays so, "
-                "delete it in DigitalOcean, and it will be made anew"
+                "delete it in DigitalOcean, and it will be recreated"
             )
 
     def balancer(self, request: LoadBalancerRequest, records: Sequence[Json]) -> Balancer:

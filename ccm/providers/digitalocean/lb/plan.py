@@ -149,13 +149,13 @@ def check_fixed(request: LoadBalancerRequest, there: Json) -> None:
     kind = text(there.get("type")) or "REGIONAL"
     if request.type != kind:
         raise Refused(
-            f"the load balancer is of type {kind} for its life: delete the Service and create it "
-            f"again to have {request.type}"
+            f"the load balancer is of type {kind}, which cannot be changed after creation; "
+            f"recreate the Service to get {request.type}"
         )
     for key in FIXED:
         asked, seen = request.fixed.get(key), there.get(key)
         if asked and seen and asked != seen:
-            why = f"the load balancer has {seen} for its life"
+            why = f"the load balancer has {seen}, which cannot be changed after creation"
             request.annotations.ignore(key.replace("_", "-"), why)
 
 

@@ -21,7 +21,7 @@ SIZES = {"lb-small": 1, "lb-medium": 3, "lb-large": 6}
 """The old names of sizes, and the units that they are."""
 MAX_TTL = 2**31 - 1  # seconds
 FIXED = ("network", "network_stack", "ip", "subnet_uuid")
-"""What a load balancer has for its life."""
+"""What cannot be changed after a load balancer is created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _fixed(read: Annotations) -> Json:
 
 
 def _size(read: Annotations) -> Json:
-    """None where nothing is said: what somebody made bigger stays so."""
+    """None where nothing is said: what someone made bigger stays so."""
     slug, unit = read.text("size-slug"), read.text("size-unit")
     if slug and unit not in ("", "0"):
         raise Refused("annotations size-slug and size-unit exclude each other")

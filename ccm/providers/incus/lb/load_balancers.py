@@ -34,7 +34,7 @@ from ccm.providers.incus.lb.request import (
     read_request,
 )
 
-MAX_TRIES = 16  # of free addresses in one reconcile: somebody whom we do not see may have them
+MAX_TRIES = 16  # of free addresses in one reconcile: someone whom we do not see may have them
 
 
 class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
@@ -146,7 +146,7 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
                 record = {"listen_address": address, **desired.content}
                 try:
                     await self._call("Create", "POST", "", record)
-                except Conflict:  # somebody has it whom Incus does not show
+                except Conflict:  # someone has it whom Incus does not show
                     continue
                 return record
         if wanted:

@@ -46,7 +46,7 @@ def body(
     backends: Sequence[Backend],
     there: Json | None = None,
 ) -> Json:
-    """The record with our `config`; what else somebody has configured in the one there stays."""
+    """The record with our `config`; what else someone has configured in the one there stays."""
     now = there or {}
     others = {
         key: value

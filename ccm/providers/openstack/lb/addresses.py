@@ -164,7 +164,7 @@ def _by_family(record: Json) -> dict[str, str]:
 
 
 def _shared_address(request: LoadBalancerRequest, record: Json, there: Sequence[Json]) -> str:
-    """That of somebody else's load balancer, which gets no floating IP from this Service.
+    """That of someone else's load balancer, which gets no floating IP from this Service.
 
     Else one who shares could open to the world what another keeps inside.
     """

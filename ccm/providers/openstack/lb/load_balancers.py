@@ -147,12 +147,12 @@ class OctaviaLoadBalancers:
         return read_request(service, self._config, self._classes, self._cluster, families)
 
     def _with_families_of(self, record: Json, request: LoadBalancerRequest) -> LoadBalancerRequest:
-        """The same for the addresses that a load balancer has for its life."""
+        """The same for the address families that the load balancer was created with."""
         service, there = request.annotations.service, at_octavia.families_of(record)
         if {*families_of(service)} <= {*there} or not there:
             return request
         lacking = ", ".join(sorted({*families_of(service)} - {*there}))
-        why = f"the load balancer has no {lacking} for its life: delete the Service to have it"
+        why = f"the load balancer was created without {lacking}; recreate the Service to get it"
         if request.must_be_dual or not {*families_of(service)} & {*there}:
             raise Refused(why)
         kept, request = request.annotations.warnings, self._read(service, there)
@@ -322,8 +322,8 @@ class OctaviaLoadBalancers:
         for name, key in FIXED.items():
             asked, there = request.annotations.text(name), text(record.get(key))
             if asked and asked != there and not request.balancer_id:
-                why = f"the load balancer has {there or 'none'} for its life"
-                request.annotations.ignore(name, f"{why}: delete the Service and create it again")
+                why = f"the load balancer has {there or 'none'}, which cannot be changed after"
+                request.annotations.ignore(name, f"{why} creation; recreate the Service")
         warnings = tuple(dict.fromkeys(request.annotations.warnings))
         return Balancer(text(record.get("name")), request.ingress(addresses), warnings)
 
@@ -352,7 +352,7 @@ class OctaviaLoadBalancers:
             self._built.pop(names.uid, None)
             for call in plan.plan_deletion(names, found, True):
                 await self._octavia.change(found.record, call)
-            raise CloudError(f"{what}; it is deleted and will be made anew")
+            raise CloudError(f"{what}; it is deleted and will be recreated")
         if found.role is Role.OWNER and request.on_error == "failover":
             await self._octavia.change(found.record, plan.failover(found))
             self._octavia.waiting.retry_when_done(found.id)

@@ -111,7 +111,7 @@ def is_deletable(names: Names, observed: ObservedBalancer) -> bool:
 
 
 def failover(observed: ObservedBalancer) -> ApiCall:
-    """The call by which Octavia makes the machines of a load balancer anew."""
+    """The call by which Octavia makes the machines of a load balancer again."""
     path = f"{ROOT}/loadbalancers/{observed.id}/failover"
     return ApiCall("FailoverLoadBalancer", "load-balancer", "PUT", path)
 
@@ -139,7 +139,7 @@ def key_of(listener: Json) -> tuple[str, int]:
 def _check_ports(
     desired: Sequence[Listener], ours: Sequence[Json], observed: ObservedBalancer
 ) -> None:
-    """Raise `Refused` for a port that a listener of somebody else takes."""
+    """Raise `Refused` for a port that a listener of someone else takes."""
     own = {text(one.get("id")) for one in ours}
     taken = {_socket(*key_of(one)) for one in observed.listeners if text(one.get("id")) not in own}
     for one in desired:

@@ -42,7 +42,7 @@ class Member:
     address: str
     port: int
     monitor_port: int = 0
-    subnet_id: str = field(default="", compare=False)  # for its life
+    subnet_id: str = field(default="", compare=False)  # cannot be changed
 
 
 @dataclass(frozen=True, slots=True)

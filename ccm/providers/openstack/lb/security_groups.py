@@ -107,7 +107,7 @@ class PortGroups:
             await self._change_ports(memberships)
 
     async def _change_ports(self, memberships: Sequence[Membership]) -> None:
-        """Where somebody changes a port meanwhile, as we do for a route, it is read again."""
+        """Where someone changes a port meanwhile, as we do for a route, it is read again."""
         ports, failures = await self._ports(memberships), list[CloudError]()
         for _ in range(MAX_ROUNDS):
             changed_meanwhile = list[str]()

@@ -39,7 +39,7 @@ class Waiting:
         self._clock = clock
         self._work: dict[str, Work] = {}
         self._usual: dict[str, float] = {}
-        self._next = float("-inf")  # when somebody looks
+        self._next = float("-inf")  # when someone looks
 
     def __contains__(self, balancer_id: str) -> bool:
         return balancer_id in self._work
