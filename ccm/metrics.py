@@ -335,8 +335,12 @@ HOST_UPDATE_SECONDS = _histogram(
     "How long one host update took.",
     _HOST_UPDATE,
 )
-BALANCERS_ENSURED = _counter(BALANCERS, "ccm_load_balancers_ensured_total", "Balancers ensured.")
-BALANCERS_DELETED = _counter(BALANCERS, "ccm_load_balancers_deleted_total", "Balancers deleted.")
+BALANCERS_ENSURED = _counter(
+    BALANCERS, "ccm_load_balancers_ensured_total", "Load balancers ensured."
+)
+BALANCERS_DELETED = _counter(
+    BALANCERS, "ccm_load_balancers_deleted_total", "Load balancers deleted."
+)
 
 HTTPS = "This server"
 HTTPS_REQUESTS = _counter(

@@ -207,7 +207,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
 def _checked(answer: AnswerT | None) -> AnswerT | Unknown:
     """A provider's answer, or Unknown when that is nothing or none of `ANSWERS`."""
     if answer is None:
-        return Unknown("the cloud said nothing about it")
+        return Unknown("the cloud did not report it")
     if not isinstance(answer, ANSWERS):
         return Unknown(f"the provider gave no answer but {answer!r}")
     return answer

@@ -220,7 +220,7 @@ class Runner:
         except RetryAfter as wait:
             self._wait(key, str(wait), wait.seconds)
         except Refused as refusal:
-            self._fail(key, f"refused until it changes: {refusal}", "refused")
+            self._fail(key, f"rejected until it changes: {refusal}", "refused")
         except (CloudError, Unreachable) as error:
             self._fail(key, str(error))
         except KubernetesError as error:

@@ -1,4 +1,4 @@
-"""Orderly fail-over to a warm standby: how long nobody leads, and what the cloud notices of it."""
+"""Orderly fail-over to a warm standby: how long no one leads, and what the cloud notices of it."""
 
 import asyncio
 import signal

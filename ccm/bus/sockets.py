@@ -86,15 +86,16 @@ class Hub:
         expected = self._admitted.get(frames[0].bytes)
         if len(frames) == 2 and uid == str(os.geteuid()) and pid == str(expected):
             return True
-        self._log_stranger(peer)
+        self._log_unknown_sender(peer)
         return False
 
-    def _log_stranger(self, peer: str) -> None:
+    def _log_unknown_sender(self, peer: str) -> None:
         """Once in a while, however much noise they make."""
         self.dropped += 1
         if (now := time.monotonic()) >= self._log_again_at:
             log.warning(
-                "message from a stranger dropped", extra={"peer": peer, "so_far": self.dropped}
+                "dropped a message from an unknown sender",
+                extra={"peer": peer, "so_far": self.dropped},
             )
             self._log_again_at = now + STRANGER_LOG_INTERVAL
 

@@ -248,7 +248,7 @@ async def check_clock(context: CheckContext) -> Iterable[Finding]:
     await connect(context)
     _, offset = await contact_server(context)
     if offset is None:
-        raise NotChecked("the API server does not say what time it is")
+        raise NotChecked("the API server does not report its time")
     return [evaluate_clock(offset)]
 
 

@@ -268,7 +268,7 @@ def evaluate_reads(reads: Sequence[CloudRead]) -> Iterator[Finding]:
         subjects = ", ".join(dict.fromkeys(read.subject for read in met))
         yield report(f"{message} {subjects}: {met[0].error}", remedy)
     if missing := [right for read in reads for right in read.missing_permissions]:
-        remedy = "allow them; the provider's page says what is not done without"
+        remedy = "allow them; the provider's page lists what is missing without them"
         yield warning(f"the cloud does not let us do all: {', '.join(missing)}", remedy)
     elif not failures:
         answered = ", ".join(dict.fromkeys(read.part for read in reads)) or "nothing"

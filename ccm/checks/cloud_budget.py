@@ -96,7 +96,7 @@ def _of_hour(budget: str, calls: float, allowed: float) -> Finding:
     message = f"{budget}: about {calls:.0f} calls an hour of {allowed:.0f} ({share:.0%})"
     remedy = (
         "lengthen --node-status-update-frequency, --node-monitor-period or "
-        f"--route-reconciliation-period; if your quota is higher, say so: --cloud-rate={budget}=…"
+        f"--route-reconciliation-period; if your quota is higher, set --cloud-rate={budget}=…"
     )
     if share > 1:
         return failed(f"{message}: more than the quota allows", remedy)
@@ -111,5 +111,5 @@ def _of_full_pass(evidence: BudgetEvidence, rates: Mapping[str, float]) -> Itera
             yield warning(
                 f"{budget}: to ask about all {evidence.nodes} nodes once takes "
                 f"{format_duration(round(seconds))}: as long may a new node wait",
-                f"if your quota is higher, say so: --cloud-rate={budget}=…",
+                f"if your quota is higher, set --cloud-rate={budget}=…",
             )

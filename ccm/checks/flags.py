@@ -98,7 +98,7 @@ def _of_routes(settings: Settings) -> Iterator[Finding]:
     is_wanted = is_enabled(ROUTE, settings.controllers) and settings.configure_cloud_routes
     if is_wanted and not settings.cluster_cidr:
         yield warning(
-            "routes are left alone: without --cluster-cidr ours cannot be told from others",
+            "routes are left alone: without --cluster-cidr, ours cannot be identified",
             "give --cluster-cidr, or set --configure-cloud-routes=false",
         )
 

@@ -98,7 +98,7 @@ async def _of_callers(context: CheckContext) -> list[Finding]:
     except NotChecked as missing:
         return [not_checked(f"whether callers can be authenticated: {missing}")]
     if denied := [review.rule.purpose for review in reviews if not review.is_allowed]:
-        message = f"the API server will not tell us {', '.join(denied)}: /metrics is for nobody"
+        message = f"the API server does not report {', '.join(denied)}: /metrics is for no one"
         return [warning(message, APPLY_MANIFESTS)]
     return []
 

@@ -112,7 +112,7 @@ def evaluate_machines(nodes: Iterable[Node], answers: Mapping[str, Answer]) -> I
         )
     if lost:
         yield failed(
-            f"the cloud says that the machines of Ready Nodes are gone: {abbreviate(lost)}",
+            f"the cloud reports the machines of Ready Nodes as gone: {abbreviate(lost)}",
             "correct account, project or region in --cloud-config: it is another part of the cloud",
         )
     if unclear:

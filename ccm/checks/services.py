@@ -64,7 +64,7 @@ def evaluate_services(
         each for each in services if not is_of_our_class(each, classes) and _is_late(each, now)
     ]
     found = [
-        failed(f"Service {key}: {why}", "change the Service as it says")
+        failed(f"Service {key}: {why}", "change the Service as the message suggests")
         for key, why in refused.items()
     ]
     found += [_of_other_class(others)] if others else []

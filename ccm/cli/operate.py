@@ -108,7 +108,7 @@ def deletions(context: click.Context, output: str, runtime_dir: str) -> None:
 
 
 @deletions.command(epilog=example('ccm-supervisor deletions freeze --reason "audit"'))
-@click.option("--reason", metavar="TEXT", default="", help="Why, for whoever reads the status.")
+@click.option("--reason", metavar="TEXT", default="", help="The reason, as the status shows it.")
 @runtime_dir_option
 def freeze(reason: str, runtime_dir: str) -> None:
     """Delete no node, by any replica and after any restart, until 'deletions allow'."""

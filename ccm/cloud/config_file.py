@@ -39,7 +39,7 @@ def why_unreadable(file: str) -> str:
     """
     try:
         if not stat.S_ISREG(os.stat(file).st_mode):
-            return "is no file"
+            return "is not a regular file"
         with open(file, "rb"):
             return ""
     except OSError as wrong:

@@ -48,10 +48,10 @@ class Gate(Protocol):
         ...
 
     def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
-        """An answer said that `calls` more may be made, whoever makes them, in `seconds` from now.
+        """An answer allowed `calls` more calls, of all processes, in `seconds` from now.
 
-        To be called in the event loop, by a provider whose cloud says so. No worker goes on beyond
-        that: what is most urgent has what is left.
+        To be called in the event loop, by a provider whose cloud reports it. No worker goes on
+        beyond that: the most urgent calls have what is left.
         """
         ...
 
@@ -117,11 +117,11 @@ class Instances(Protocol):
 
 
 class LoadBalancers(Protocol):
-    """Balancers for Services. All of them carry our ownership mark: cluster and Service UID.
+    """Load balancers for Services, all with our ownership mark: cluster and Service UID.
 
-    A balancer without the mark, even of the right name, is never changed or deleted: `Refused`.
+    One without the mark, even of the right name, is never changed or deleted: `Refused`.
     Raises `RetryAfter` while the cloud is at work, `Refused` for what this cloud cannot do until
-    the Service changes, `NoRoom` until another balancer is gone, `ImplementedElsewhere` when
+    the Service changes, `NoRoom` until another load balancer is gone, `ImplementedElsewhere` when
     another controller looks after this Service.
     """
 
@@ -133,15 +133,15 @@ class LoadBalancers(Protocol):
     """
 
     def name_for(self, service: Service) -> str:
-        """The balancer's name: always the same for one Service, never empty."""
+        """The load balancer's name: always the same for one Service, never empty."""
         ...
 
     def get(self, service: Service) -> Balancer | None | Awaitable[Balancer | None]:
-        """The balancer of this Service; None when there is none of ours."""
+        """The load balancer of this Service; None when there is none of ours."""
         ...
 
     def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer | Awaitable[Balancer]:
-        """Make the balancer what the Service asks for, with these nodes behind it.
+        """Make the load balancer what the Service asks for, with these nodes behind it.
 
         Reads and compares first and writes only differences: when nothing differs, no write call.
         Interrupted anywhere, a repetition converges.
@@ -149,11 +149,11 @@ class LoadBalancers(Protocol):
         ...
 
     def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None | Awaitable[None]:
-        """Replace the nodes only; writes nothing when they are right. No balancer: `Refused`."""
+        """Replace the nodes only; writes nothing when they are right. `Refused` without one."""
         ...
 
     def delete(self, service: Service) -> None | Awaitable[None]:
-        """Take the balancer and every leftover of it away; nothing there is success."""
+        """Take the load balancer and every leftover of it away; nothing there is success."""
         ...
 
 
@@ -179,10 +179,10 @@ class BatchesReads(Protocol):
 
 @runtime_checkable
 class ListsOwned(Protocol):
-    """What a `LoadBalancers` may have besides, so that balancers without a Service can be found."""
+    """What a `LoadBalancers` may have besides, so that those without a Service can be found."""
 
     def owned(self) -> Sequence[OwnedBalancer] | Awaitable[Sequence[OwnedBalancer]]:
-        """Every balancer, or leftover of one, with this cluster's mark, and no other.
+        """Every load balancer, or leftover of one, with this cluster's mark, and no other.
 
         Raises rather than answer with a part: what is missing here would pass for deleted.
         """
@@ -213,7 +213,7 @@ class Routes(Protocol):
     """Routes to pod networks, those that carry this cluster's mark only."""
 
     def list(self, nodes: Sequence[Node]) -> Sequence[Route] | Awaitable[Sequence[Route]]:
-        """Every route of this cluster, blackholes included; `nodes` tell which machine is whose."""
+        """Every route of this cluster, blackholes included; `nodes` map machines to Nodes."""
         ...
 
     def create(self, node: Node, cidr: str) -> None | Awaitable[None]:

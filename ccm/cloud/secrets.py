@@ -24,7 +24,7 @@ def secret_reader(kube: Kube) -> SecretReader:
         except Unreachable as error:
             raise CloudError(f"{place} cannot be read: {error}") from error
         except ValueError as wrong:
-            raise Denied(f"{place} holds what is no text") from wrong
+            raise Denied(f"{place} holds a value that is not text") from wrong
 
     return read
 

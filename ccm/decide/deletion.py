@@ -294,7 +294,7 @@ DELETION_RULES = (
         DeletionDecision.HELD,
         lambda node: node.cluster.is_frozen,
         "A person froze deletions, or the state file cannot be read or written.",
-        "`ccm-supervisor deletions` says who and why; fix it, then `deletions allow`.",
+        "`ccm-supervisor deletions` shows who and why; fix it, then `deletions allow`.",
     ),
     DeletionRule(
         Reason.MANY_VANISHED,
@@ -316,8 +316,8 @@ DELETION_RULES = (
         Reason.NOT_CONFIRMED,
         DeletionDecision.NOT_YET,
         lambda node: node.history.last < node.confirmed_from,
-        "The cloud has not said “gone” for `--node-deletion-confirmation-period` yet, nor that the"
-        " machine ended for ever.",
+        "The cloud has not reported “gone” for `--node-deletion-confirmation-period` yet, nor that"
+        " the machine ended for ever.",
         "Wait.",
         lambda node: node.confirmed_from,
     ),

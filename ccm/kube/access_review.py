@@ -67,5 +67,5 @@ async def _answered(kube: Kube, review: AccessReview, user: str) -> AccessReview
         raise
     is_allowed = mapping(answer.get("status")).get("allowed")
     if not isinstance(is_allowed, bool):
-        raise Unreachable(f"{kind}: the answer says nothing")
+        raise Unreachable(f"{kind}: the answer is empty")
     return replace(review, is_allowed=is_allowed)

@@ -40,7 +40,7 @@ async def load_file(path: Path, reread_interval: float, has_plugin: bool) -> Res
         raise NoCredentials(
             "--kubeconfig",
             f"the credential plugin in {path} gives no credentials",
-            "run it by hand; what it says is in the log",
+            "run it by hand; its output is in the log",
         )
     configuration.refresh_api_key_hook = _renewal(loader.load_and_set, reread_interval)
     return RestConfig(_server(configuration), partial(_bearer, configuration))

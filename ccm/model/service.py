@@ -20,7 +20,7 @@ class Feature(StrEnum):
     """What a Service may require of a load balancer and not every cloud supports."""
 
     UDP = "UDP"
-    MIXED_PROTOCOLS = "TCP and UDP on one balancer"
+    MIXED_PROTOCOLS = "TCP and UDP on one load balancer"
     SOURCE_RANGES = "source ranges"
     SESSION_AFFINITY = "session affinity"
     FIXED_IP = "a requested IP"

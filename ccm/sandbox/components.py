@@ -98,7 +98,7 @@ class Component:
         while not file.exists():
             self.check()
             if asyncio.get_running_loop().time() > deadline:
-                raise self._failure(f"said nothing within {START_TIMEOUT:g} s")
+                raise self._failure(f"did not answer within {START_TIMEOUT:g} s")
             await asyncio.sleep(0.02)
         return file.read_text().strip()
 

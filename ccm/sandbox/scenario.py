@@ -62,7 +62,7 @@ class Scenario:
         await self._watch(
             Reaction(
                 "service",
-                f"took {name} from the balancer",
+                f"took {name} from the load balancer",
                 lambda: name not in self.sandbox.workload.service_backends,
             ),
             Reaction("node", f"deleted Node {name}", lambda: self._node(name) is None),

@@ -227,8 +227,8 @@ class Settings:
     node_deletion_confirmation_period: float = ours(
         30.0,
         DURATION_OR_ZERO,
-        "How long the cloud must say that a machine is gone, unless it says that it ended for ever;"
-        " 0 = in two lookups.",
+        "How long the cloud must report that a machine is gone, unless it reports that it ended for"
+        " ever; 0 = in two lookups.",
     )
     node_deletion_limit: str = ours(
         "10,10%",

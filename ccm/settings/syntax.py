@@ -271,7 +271,7 @@ WEB_ADDRESS = Syntax(
     _where(
         str,
         re.compile(r"(https?://\S+)?").fullmatch,
-        "is no web address",
+        "is not a web address",
         "give one such as https://wiki.local/ccm",
     ),
 )
@@ -291,7 +291,7 @@ BOOLEAN = Syntax("BOOL", _boolean, _lower)
 POSITIVE = Syntax("N", _positive)
 NON_NEGATIVE = Syntax("N", _where(_int, lambda n: n >= 0, "cannot be negative", "use 0 or more"))
 PREFIX_LENGTH = Syntax(
-    "N", _where(_int, lambda n: 0 <= n <= 128, "is no prefix length", "use one such as 24, or 0")
+    "N", _where(_int, lambda n: 0 <= n <= 128, "is not a prefix length", "use one such as 24, or 0")
 )
 CONCURRENCY = Syntax(  # 0 stands for a flag that is not given
     "N", lambda text: _positive(text) if text else 0, lambda value: str(value or "")

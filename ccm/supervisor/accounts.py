@@ -75,7 +75,7 @@ class AccountCandidate:
 
 
 def best(candidates: Iterable[AccountCandidate]) -> AccountCandidate | None:
-    """The first of those who lack least; None when nobody may do any of the work."""
+    """The first of those who lack least; None when no one may do any of the work."""
     useful = (each for each in candidates if each.is_useful)
     return min(useful, key=lambda each: len(each.lacks), default=None)
 
@@ -83,7 +83,7 @@ def best(candidates: Iterable[AccountCandidate]) -> AccountCandidate | None:
 async def choose_accounts(
     kube: Kube, settings: Settings, rules: RulesByWorker
 ) -> tuple[Settings, dict[str, ServiceAccount]]:
-    """The settings without what nobody may do here, and whom each worker acts as, if not as us.
+    """The settings without what no one may do here, and whom each worker acts as, if not as us.
 
     Upstream's library has no volume-label controller, so its rights may be missing everywhere:
     unless `--controllers` names that one, it is left out. Raises `AccessRefused` when no account
@@ -123,13 +123,13 @@ def nobody(
     has_own = settings.use_service_account_credentials
     return ConfigurationFault(
         "--use-service-account-credentials" if has_own else address_flag(settings),
-        f"nobody may do the work of {process_name(worker)}: {'; '.join(map(str, candidates))}",
+        f"no identity may do the work of {process_name(worker)}: {'; '.join(map(str, candidates))}",
         APPLY_MANIFESTS,
     )
 
 
 def may_be_left_out(settings: Settings, worker: str) -> bool:
-    """Whether nobody asked for this worker by name, and no upstream controller has its work."""
+    """Whether no one asked for this worker by name, and no upstream controller has its work."""
     names = controller_names(worker)
     return names == (VOLUME,) and VOLUME not in settings.controllers
 

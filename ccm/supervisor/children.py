@@ -306,7 +306,7 @@ class Children:
         extra = {"worker": child.name, "pid": process.handle.pid, "exit_code": code}
         was_draining = process is child.current and child.life.state is WorkerState.DRAINING
         if code == -signal.SIGALRM:
-            log.error("worker ended by itself: its permission ran out", extra=extra)
+            log.error("worker ended by itself: its leadership deadline passed", extra=extra)
         elif code not in ORDERLY_EXITS and not self._is_stopping:
             in_flight = read_in_flight(process.journal_path)
             log.error("worker died", extra=extra)

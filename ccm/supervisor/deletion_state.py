@@ -81,4 +81,4 @@ def why_blocked(deletions: Mapping[str, Any]) -> Iterator[str]:
         yield f"Deletions are stopped: {error}"
     if held := deletions.get("held"):
         held_for = format_duration(round(number(deletions.get("held_seconds"))))
-        yield f"Deletions are held for {held_for}: {held}"
+        yield f"Deletions have been on hold for {held_for}: {held}"

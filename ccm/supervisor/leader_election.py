@@ -34,7 +34,7 @@ EVENT_TIMEOUT = 1.0  # seconds that a stop waits for its Event to be sent
 READINESS_INTERVAL = 0.02  # seconds between two looks at our workers, while a free Lease waits
 FENCED_INTERVAL = 0.05  # seconds between two questions whether our workers stopped acting
 OFFERED_PERIODS = 2  # retry periods for which others may take a Lease that was offered
-LEFT_TO_OTHERS = "leaves the lease to others, as its workers are not up"
+LEFT_TO_OTHERS = "does not acquire the lease: workers are not ready"
 CONFLICT_STATUSES = (404, 409)  # answers to a write when the Lease is not what we observed last
 
 

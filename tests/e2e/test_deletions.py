@@ -1,4 +1,4 @@
-"""Nothing healthy is ever deleted on doubt, and what is really gone is gone soon."""
+"""Nothing healthy is ever deleted on incomplete evidence, and what is really gone is gone soon."""
 
 import asyncio
 import time

@@ -12,7 +12,7 @@ from tests.support.deadlines import Deadline
 TOLD = (
     "put the shutdown taint on vm-1",
     "took the shutdown taint away",
-    "took vm-2 from the balancer",
+    "took vm-2 from the load balancer",
     "deleted Node vm-2",
     "removed the route to vm-2",
     "now it is your turn",

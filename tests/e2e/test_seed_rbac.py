@@ -145,7 +145,7 @@ async def test_a_start_without_any_rights_waits_and_reports_why(
     readers = as_upstream(env, "reader", rule("nodes services persistentvolumes", "list watch"))
     with readers.supervisor(*flags, "--controllers=*") as supervisor:
         log = await until("it waits", partial(waits_for_access, supervisor))
-    assert "nobody may do the work of the node worker" in log
+    assert "no identity may do the work of the node worker" in log
     assert "ccm-supervisor manifests" in log
 
 

@@ -196,7 +196,7 @@ async def test_a_death_counts_against_what_was_in_flight(
     assert [*world.children.quarantine.suspicions("node")] == (["key"] if code == 1 else [])
     reasons = {
         1: ["worker died"],
-        -signal.SIGALRM: ["worker ended by itself: its permission ran out"],
+        -signal.SIGALRM: ["worker ended by itself: its leadership deadline passed"],
     }
     assert [text for text in said(caplog) if text.startswith("worker ")][:1] == reasons.get(
         code, ["worker refused to start"] if code == ExitCode.CONFIGURATION else []

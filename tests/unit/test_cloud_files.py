@@ -24,7 +24,7 @@ def test_a_file_that_can_be_read_is_no_fault(tmp_path: Path) -> None:
     ("name", "words"),
     [
         ("nowhere", "cannot be read: No such file or directory"),
-        ("", "is no file"),
+        ("", "is not a regular file"),
         ("file/below", "cannot be read: Not a directory"),
         ("zero\0", "cannot be read: its name has a null character"),
     ],

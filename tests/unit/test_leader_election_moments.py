@@ -178,9 +178,7 @@ async def test_an_offer_says_which_workers_are_down_and_why() -> None:
     assert (event["reason"], event["message"]) == ("LeaseOffered", f"one {said}")
     await until(lambda: not server.holder(), CONFIG.write_grace)
     await asyncio.sleep(0.6)
-    assert (
-        one.leader.last_decision == f"leaves the lease to others, as its workers are not up: {why}"
-    )
+    assert one.leader.last_decision == f"does not acquire the lease: workers are not ready: {why}"
 
 
 @pytest.mark.parametrize(("fencing", "is_offered"), [(4.9, True), (5.1, False)])

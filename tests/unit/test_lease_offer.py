@@ -44,7 +44,7 @@ async def test_nothing_acts_between_the_offer_and_the_end_of_it() -> None:
     released = now()
     await asyncio.sleep(1.0)
     assert one.leader.last_decision == (
-        "leaves the lease to others, as its workers are not up: node-0: no credentials"
+        "does not acquire the lease: workers are not ready: node-0: no credentials"
     )
     back = await leads_at(one, OFFERED + 1.0)
     assert OFFERED <= back - released < OFFERED + 0.6

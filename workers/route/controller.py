@@ -74,7 +74,7 @@ def new_controller(context: ControllerContext) -> Controller:
         raise NotNeeded("the provider has no routes")
     if not settings.cluster_cidr:
         raise NotNeeded(
-            "without --cluster-cidr our routes cannot be told from others; "
+            "without --cluster-cidr our routes cannot be distinguished from others; "
             "give it, or set --configure-cloud-routes=false"
         )
     return RouteController(context, part)

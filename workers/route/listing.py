@@ -65,7 +65,9 @@ class Listing:
         """
         if lacking and not self._is_incomplete:
             self._is_incomplete = True
-            what = f"the cloud's list lacks the routes of {lacking} nodes that say they have them"
+            what = (
+                f"the cloud's list lacks the routes of {lacking} nodes whose condition reports them"
+            )
             raise RetryAfter(f"{what}: read again", self._timings.incomplete_route_list_retry)
         self._is_incomplete = False
 

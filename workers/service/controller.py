@@ -73,7 +73,7 @@ _NODE: tuple[FieldPath, ...] = (
 POLICY_RULES = {
     SERVICE: (
         PolicyRule("services", ("get",), "whether one that vanished is really gone"),
-        PolicyRule("services/status", ("patch",), "addresses of balancers, our finalizer"),
+        PolicyRule("services/status", ("patch",), "addresses of load balancers, our finalizer"),
         event_rule(""),
     ),
 }

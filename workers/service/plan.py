@@ -217,7 +217,7 @@ def mass_deletion_reason(missing: int, known: int) -> str:
         return ""
     return (
         f"{missing} of {known} Services vanished at once without waiting for their cleanup; "
-        "their balancers are kept: delete them by hand if the Services are really gone"
+        "their load balancers are kept: delete them by hand if the Services are really gone"
     )
 
 

@@ -164,7 +164,7 @@ def _no_volume(answer: Gone) -> Reject:
 def _no_zone() -> Reject:
     return Reject(
         "ZoneNotFound",
-        "Not labelled, because the cloud does not say where the volume is. If Pods need "
+        "Not labelled, because the cloud does not report where the volume is. If Pods need "
         f"to know, set label {ZONE} and spec.nodeAffinity by hand",
         may_pass=True,
     )

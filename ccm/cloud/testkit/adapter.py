@@ -214,17 +214,17 @@ class Adapter:
 
     def list_balancers(self) -> MaybeAsync[Sequence[ObservedBalancer]]:
         """Every balancer there is, foreign ones included."""
-        raise Untestable("the adapter does not list balancers")
+        raise Untestable("the adapter does not list load balancers")
 
     def balancer_resources(self) -> MaybeAsync[Collection[str]]:
         """The ids of all that the cloud keeps for balancers: themselves, target groups, rules …"""
-        raise Untestable("the adapter does not list the resources of balancers")
+        raise Untestable("the adapter does not list the resources of load balancers")
 
     def create_foreign_balancer(
         self, name: str, service: Service, owner: Owner
     ) -> MaybeAsync[None]:
         """A balancer of that name that is not the given Service's, marked so."""
-        raise Untestable("the adapter creates no foreign balancers")
+        raise Untestable("the adapter creates no foreign load balancers")
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         """Sets of annotations, one or more; each asks for another balancer than none does."""

@@ -146,7 +146,7 @@ class Delete(Get):
     async def check(self, harness: Harness) -> None:
         assert await harness.observed_balancer(self.service) is None
         left = set(await invoke(harness.adapter.balancer_resources)) - self.resources
-        assert not left, "the balancer is gone and these are left"
+        assert not left, "the load balancer is gone and these are left"
 
 
 class CreateRoute(Operation):
@@ -216,5 +216,5 @@ def owned_lister(harness: Harness) -> ListsOwned:
     """The part that lists balancers by their mark."""
     part = harness.load_balancers
     if not isinstance(part, ListsOwned):
-        raise Untestable("the provider does not list the balancers it owns")
+        raise Untestable("the provider does not list the load balancers it owns")
     return part

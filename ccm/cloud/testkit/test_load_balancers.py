@@ -236,7 +236,7 @@ SERVICES = [
 async def test_reads_that_are_made_together_cost_a_call_a_batch(harness: Harness) -> None:
     parts = harness.load_balancers
     if not isinstance(parts, BatchesReads):
-        raise Untestable("this provider reads each balancer by itself")
+        raise Untestable("this provider reads each load balancer by itself")
     backends = [node_of(machine) for machine in await harness.machines(2)]
     many = [service(f"web-{number}") for number in range(2 * parts.batch_size + 1)]
     for one in many:

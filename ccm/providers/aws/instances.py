@@ -87,7 +87,7 @@ class AwsInstances:
             elif ids.can_be_dns_name(node.name):
                 by_name[node.name] = node.name
             else:
-                answers[node.name] = Unknown(f"{node.name!r} is no private DNS name")
+                answers[node.name] = Unknown(f"{node.name!r} is not a private DNS name")
         return by_id, by_name, answers
 
     def _find_ids(self, instance_ids: Sequence[str]) -> Mapping[str, Answer]:

@@ -60,7 +60,7 @@ def faults(settings: Settings) -> Iterator[ConfigurationFault]:
             remedy = f"keys have 1 to {MAX_KEY} characters, values up to {MAX_VALUE}"
             yield ConfigurationFault("--tags", problem, remedy)
         if key.lower().startswith(RESERVED_PREFIX) or says_ownership(key):
-            problem = f"{key!r} is AWS's own, or says whose an object is"
+            problem = f"{key!r} is reserved by AWS, or marks the owner of an object"
             yield ConfigurationFault("--tags", problem, "take another key")
 
 

@@ -33,7 +33,7 @@ def check_body(operation_model: OperationModel, response_dict: Mapping[str, Any]
     body, name = response_dict["body"], operation_model.name
     root = rb"%s<(?:\w+:)?%sResponse[\s/>]" % (_BEFORE_ROOT, name.encode())
     if response_dict["status_code"] < 300 and not re.match(root, body, re.DOTALL):
-        raise ResponseParserError(f"this is no answer to {name}: {body[:_SHOWN]!r}")
+        raise ResponseParserError(f"this is not an answer to {name}: {body[:_SHOWN]!r}")
 
 
 def check_members(operation_model: OperationModel, answer: Json) -> None:

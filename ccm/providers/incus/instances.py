@@ -60,7 +60,9 @@ class IncusInstances(MachineLookup[InstanceList, ListedInstance]):
         there = await self._inventory.find_by_name(name)
         same = [one for one in there if not uuid or one.uuid in ("", uuid)]
         if same:
-            return Unknown(f"instance {name} is there, and the list does not say it is this Node's")
+            return Unknown(
+                f"instance {name} is there, but the list does not assign it to this Node"
+            )
         wanted = uuid or f"named {name}"
         return Gone(f"no project has an instance {wanted}, by its list and by name {name}")
 

@@ -201,7 +201,7 @@ class Inventory:
         query = {"project": project, "recursion": str(recursion)}
         listed = await api.get("ListInstances", "/instances", **query)
         if not isinstance(listed, list):
-            raise CloudError("ListInstances: the answer is no list")
+            raise CloudError("ListInstances: the answer is not a list")
         if not listed:
             await self._check_project(api, project)
         return [ListedInstance(api, project, record) for record in objects(listed)]

@@ -68,7 +68,7 @@ class IncusVolumes:
         except NotFound as error:
             raise CloudError(str(error)) from error
         if not isinstance(listed, list):
-            raise CloudError("ListVolumes: the answer is no list")
+            raise CloudError("ListVolumes: the answer is not a list")
         found = defaultdict[str, list[Json]](list)
         for one in objects(listed):
             found[text(one.get("name"))].append(one)

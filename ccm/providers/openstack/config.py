@@ -213,4 +213,4 @@ def _warn(config: OpenStackConfig) -> None:
         log.warning("monitor-timeout is not less than monitor-delay")
     for item in filter(None, map(str.strip, config.networking.address_sort_order.split(","))):
         if read_network(item) is None:
-            log.warning("address-sort-order has an item that is no CIDR", extra={"item": item})
+            log.warning("address-sort-order has an item that is not a CIDR", extra={"item": item})

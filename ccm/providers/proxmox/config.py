@@ -164,7 +164,7 @@ def _read_cluster(reader: YamlReader, at: int, value: object) -> Cluster:
         faults.add(f"{place} ca_file", why, "give the cluster's /etc/pve/pve-root-ca.pem")
     if found.insecure:
         remedy = "give the cluster's /etc/pve/pve-root-ca.pem as ca_file"
-        problem = "is not supported: whoever answers gets the token"
+        problem = "is not supported: any server that answers would get the token"
         faults.add(f"{place} insecure", problem, remedy)
     if found.username or found.password:
         remedy = "give token_id and token_secret of a token with few rights"

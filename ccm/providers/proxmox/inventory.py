@@ -178,7 +178,7 @@ NEEDS_AUDIT = f"{AUDIT_MACHINES} on /vms, propagated"
 def read_list(answer: object) -> MachineList:
     """The records of a list; one that is not understood makes it incomplete."""
     if not isinstance(answer, list):
-        raise CloudError("ListMachines: the answer is no list")
+        raise CloudError("ListMachines: the answer is not a list")
     found = MachineList()
     for raw in answer:
         machine = read_machine(mapping(raw))
@@ -216,7 +216,7 @@ def read_machine(raw: Mapping[str, object]) -> ListedMachine | None:
 def read_identity(config: object) -> Identity:
     """What `smbios1` and the NICs in a machine's configuration say."""
     if not isinstance(config, dict):
-        raise CloudError("GetConfig: the answer is no configuration")
+        raise CloudError("GetConfig: the answer is not a configuration")
     pairs = (one.partition("=") for one in text(config.get("smbios1")).split(","))
     smbios = {key: value for key, _, value in pairs}
     is_encoded = smbios.get("base64") == "1"

@@ -55,7 +55,7 @@ class Search:
             return []
         if machine.kind == CONTAINER or machine.is_template:
             what = "container" if machine.kind == CONTAINER else "template"
-            return Unknown(f"machine {vmid} of {region} is a {what}, which is no Node's")
+            return Unknown(f"machine {vmid} of {region} is a {what}, which belongs to no Node")
         if not (system_uuid(node) or node.is_uninitialized):
             return [Found(inventory, machine, inventory.known_identity(machine))]
         found = await self._with_identity(inventory, machine)

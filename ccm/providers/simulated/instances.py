@@ -99,7 +99,7 @@ def one_found(
 ) -> Sequence[Instance] | Answer:
     """What one call says about the machines of this ID or name."""
     if value in not_found:
-        contradiction = f"the cloud says both that {value} is there and that it is not"
+        contradiction = f"the cloud reports both that {value} exists and that it does not"
         return Unknown(contradiction) if found else Gone(f"the cloud has no machine {value}")
     there = [one for one in found if isinstance(one, Instance)]
     unknown = [one for one in found if isinstance(one, Unknown)]

@@ -117,7 +117,7 @@ class SimulatedLoadBalancers(RecordBalancers[BalancerRequest]):
         found = await self._look_up(name)
         records = [one for one in found.records if mapping(one).get("name") == name]
         if len(records) + (name in found.not_found) != 1:
-            raise CloudError(f"the cloud says neither that {name} is there nor that it is not")
+            raise CloudError(f"the cloud reports neither that {name} exists nor that it does not")
         return [_record(one) for one in records]
 
     async def _read_named(self, names: Sequence[str]) -> LookupResult:

@@ -45,7 +45,7 @@ class SimulatedVolumes:
         return {
             value: answers[0]
             if len(answers) == 1
-            else Unknown(f"the cloud says {len(answers)} things about {value}")
+            else Unknown(f"the cloud gives {len(answers)} answers about {value}")
             for value, answers in found.items()
         }
 

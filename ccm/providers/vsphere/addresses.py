@@ -49,7 +49,7 @@ def addresses_of(
     """
     usable = sorted_by_metadata(usable_addresses(nics), metadata)
     if not usable:
-        raise NoAddress("VMware Tools tell no address that others can reach")
+        raise NoAddress("VMware Tools report no reachable address")
     found = [NodeAddress(AddressType.HOSTNAME, node)]
     for family in families:
         version = 4 if family == IPV4 else 6

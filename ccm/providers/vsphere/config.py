@@ -163,7 +163,7 @@ def read_config(content: bytes, path: str) -> VsphereConfig:
     common, labels = file.read(GlobalSection), file.read(LabelSection)
     vcenters, nodes = file.read_named(ServerSection), file.read(NodeSection)
     for title in file.places.keys() & set(map(str.lower, _NSXT)):
-        remedy = "remove it, and leave balancers and routes to another controller"
+        remedy = "remove it, and leave load balancers and routes to another controller"
         file.faults.add(file.places[title], "is not supported: NSX-T", remedy)
     if bool(labels.region) != bool(labels.zone):
         problem = "has only one of region and zone"
@@ -238,7 +238,7 @@ class _Entry:
         both = {one: getattr(self.own, one) or getattr(self.common, one) for one in names}
         found = replace(self.own, **both)
         if found.insecure_flag:
-            problem = "is not supported: whoever answers would get the password"
+            problem = "is not supported: any server that answers would get the password"
             self.add("insecure_flag", problem, "give caFile, or thumbprint of the server")
         if why := found.ca_file and why_no_certificate(found.ca_file):
             remedy = "give the file of the authority's certificate, or of the server's own"

@@ -26,7 +26,7 @@ class Login:
 
 
 class CredentialSource:
-    """Reads the login to one vCenter anew each time: it may be changed at any time.
+    """Reads the login to one vCenter again each time: it may be changed at any time.
 
     In a Secret, and in a directory of files, they are `SERVER.username` and `SERVER.password`.
     """

@@ -102,7 +102,7 @@ class VsphereInstances(MachineLookup[Search, Found]):
         if machine.unread:
             return Unknown(f"machine {found}: {', '.join(machine.unread)} cannot be read")
         if not machine.uuid:
-            return Unknown(f"machine {found} tells no UUID")
+            return Unknown(f"machine {found} has no UUID")
         reasons = [topology.why_not] if topology.why_not else []
         try:
             families = self._families[found.inventory.vcenter]

@@ -294,7 +294,7 @@ class InventoryReader:
                 uuids[moid] = uuid
             else:
                 inventory.incomplete_reasons.append(
-                    f"{self.name}: machine {name or moid} tells no UUID"
+                    f"{self.name}: machine {name or moid} has no UUID"
                 )
             inventory.add(machine)
         self._uuids = uuids

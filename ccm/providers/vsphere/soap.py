@@ -55,11 +55,11 @@ class Soap(SoapStubAdapterBase):  # type: ignore[misc]
                 raise ValueError("it is not complete")  # pyVmomi would read what there is
             answer = SoapResponseDeserializer(self).Deserialize(body, info.result)
         except _UNREADABLE as wrong:
-            raise CloudError(f"the answer is none of vCenter's: {wrong}") from wrong
+            raise CloudError(f"the answer is not vCenter's: {wrong}") from wrong
         if isinstance(answer, Exception):
             raise to_cloud_error(answer)
         if not re.search(rb"<(\w+:)?%sResponse[\s/>]" % info.wsdlName.encode(), body):
-            raise CloudError("the answer is none of vCenter's: it is to another question")
+            raise CloudError("the answer is not vCenter's: it belongs to another request")
         return answer
 
 

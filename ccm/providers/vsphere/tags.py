@@ -41,7 +41,7 @@ class TagReader:
             body = {"object_ids": listed}
             answer = await self._api.rest("ListAttachedTags", "POST", ASSOCIATION, body)
             if not isinstance(answer, list):
-                raise CloudError(f"{self._api.name}: ListAttachedTags: the answer is no list")
+                raise CloudError(f"{self._api.name}: ListAttachedTags: the answer is not a list")
             for one in objects(answer):
                 moid = text(mapping(one.get("object_id")).get("id"))
                 ids[moid] = [text(tag) for tag in one.get("tag_ids") or ()]

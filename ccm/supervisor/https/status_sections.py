@@ -141,7 +141,7 @@ def _counts_of_nodes(uninitialized: StatusPart) -> tuple[str, str]:
     return (
         f"Not initialized (tainted until the cloud knows them): "
         f"{plural(uninitialized.get('count'), 'node')}.",
-        f"Not ready (initialized; their kubelets or network say why): {unready}.",
+        f"Not ready (initialized; their kubelets or network plugins report the reason): {unready}.",
     )
 
 

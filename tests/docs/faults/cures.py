@@ -50,5 +50,5 @@ def cures_of(row: FaultRow) -> list[Cure]:
 
 
 def without_cure() -> list[str]:
-    """Names of the rows whose cure nobody has written down yet: this list only shrinks."""
+    """Names of the rows whose cure no one has written down yet: this list only shrinks."""
     return (HERE / "cures" / "missing.txt").read_text().splitlines()

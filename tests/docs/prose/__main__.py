@@ -1,8 +1,8 @@
 """`python -m tests.docs.prose`: Vale over the pages, and over what the code shows to people.
 
-The texts of the code are the help of every command and flag, and each string of three words or more
-that is no docstring: errors, Events, logs, the status page. Each stands in a copy of its file, on its
-line, so that Vale's reports name the place.
+The texts of the code are the help of every command and flag, the docstrings of the provider
+interface, and each other string of three words or more: errors, Events, logs, the status page. Each
+stands in a copy of its file, on its line, so that Vale names the place.
 """
 
 import ast
@@ -22,7 +22,7 @@ from tests.docs.pages import ROOT
 from tests.support.kube.build import LINTERS, build_binaries
 
 CONFIG = Path(__file__).with_name("vale.ini")
-PAGES = ("*.md", "docs", ".github", "deploy", "systemd", "tests")
+PAGES = (":(glob)*.md", "docs", ".github", "deploy", "systemd", "tests")
 CODE = ("ccm", "workers")
 PROSE = re.compile(r"[a-z]{2,}[,;:]? [a-z]{2,}[,;:]? [a-z]{2,}", re.IGNORECASE)
 
@@ -51,8 +51,13 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
             text = node.value
         else:
             continue
-        if id(node) not in skipped and PROSE.search(text) and "<" not in text:
-            yield node.lineno, " ".join(text.split())
+        if (
+            id(node) not in skipped
+            and PROSE.search(text)
+            and "<" not in text
+            and text.count("\n") < 4
+        ):
+            yield node.lineno, " ".join(text.split()).rstrip(".:") + "."
 
 
 def write_texts(folder: Path) -> None:

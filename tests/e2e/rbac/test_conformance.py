@@ -147,7 +147,7 @@ async def until_refused(
             return True
         log = supervisor.log.read_text()
         what = f"{grain.account} may not {grain.verb} {grain.resource}"
-        return "nobody may do the work of" in log and what in log
+        return "no identity may do the work of" in log and what in log
 
     telling = asyncio.create_task(story.tell(supervisor, deployed.page))
     try:

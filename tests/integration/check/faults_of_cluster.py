@@ -171,14 +171,14 @@ ROWS = (
     ),
     admin_fails(
         "there is no account for a worker",
-        "service-accounts: nobody may do the work of the volume-label worker: "
+        "service-accounts: no identity may do the work of the volume-label worker: "
         "kube-system/volume-label-controller: there is no such account",
         "apply what 'ccm-supervisor manifests' prints",
         flags(*OWN_ACCOUNT),
     ),
     admin_fails(
         "a worker's account has no rights",
-        "service-accounts: nobody may do the work of the volume-label worker: "
+        "service-accounts: no identity may do the work of the volume-label worker: "
         "kube-system/volume-label-controller may not patch persistentvolumes, create events",
         "apply what 'ccm-supervisor manifests' prints",
         account_has_no_rules(),

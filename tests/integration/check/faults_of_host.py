@@ -107,7 +107,7 @@ ROWS = (
     ),
     warns(
         "callers cannot be recognised",
-        "https: the API server will not tell us who a caller is, what a caller may see",
+        "https: the API server does not report who a caller is, what a caller may see",
         "apply what 'ccm-supervisor manifests' prints",
         free_port(),
     ),

@@ -86,7 +86,7 @@ ROWS = (
     fails(
         "a Service asks for what the cloud cannot do",
         "services: this cloud's load balancers cannot do session affinity",
-        "change the Service as it says",
+        "change the Service as the message suggests",
         service(sessionAffinity="ClientIP"),
     ),
 )

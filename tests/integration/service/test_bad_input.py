@@ -33,7 +33,7 @@ RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/8"])
         (
             spec(ports=[port(53), port(53, "UDP")]),
             frozenset({Feature.UDP}),
-            ["cannot do TCP and UDP on one balancer", "a Service of its own"],
+            ["cannot do TCP and UDP on one load balancer", "a Service of its own"],
         ),
         (spec(ports=[port(53, "UDP")]), NONE, ["cannot do UDP", "use TCP"]),
         (spec(sessionAffinity="ClientIP"), NONE, ["set spec.sessionAffinity"]),

@@ -119,7 +119,7 @@ def troubled() -> Json:
                 backends=9,
                 balancers=2,
                 failing=1,
-                reasons={"default/web": f"refused until it changes: {refused}"},
+                reasons={"default/web": f"rejected until it changes: {refused}"},
                 services=[
                     balancer("default/web", "refused", why=refused, addresses=[]),
                     balancer("default/api"),

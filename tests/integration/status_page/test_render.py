@@ -125,7 +125,7 @@ def test_pending_nodes_have_reasons_and_the_longest_wait_is_first() -> None:
     page = read(facts)
     assert page.texts["Pending nodes"] == [
         "Not initialized (tainted until the cloud knows them): 3 nodes.",
-        "Not ready (initialized; their kubelets or network say why): 2 nodes.",
+        "Not ready (initialized; their kubelets or network plugins report the reason): 2 nodes.",
     ]
     assert page.rows["Pending nodes"][1:] == [
         ["vm-2", "1m20s", "node-0", "denied"],
@@ -136,7 +136,7 @@ def test_pending_nodes_have_reasons_and_the_longest_wait_is_first() -> None:
 
 
 def test_load_balancers_have_reasons_and_failing_ones_are_first() -> None:
-    refusal = "refused until it changes: no session affinity"
+    refusal = "rejected until it changes: no session affinity"
     facts = worker(
         "service",
         backends=9,

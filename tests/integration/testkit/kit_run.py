@@ -23,7 +23,7 @@ INSTANCES_ONLY = frozenset(
         # What follows from having none of these.
         "the adapter names no annotations",
         "the adapter does not list routes",
-        "the adapter does not list the resources of balancers",
+        "the adapter does not list the resources of load balancers",
         "the adapter creates no foreign routes",
     }
 )

@@ -17,7 +17,7 @@ BROKEN_OFF = "converges and killed and after"
 SKIPPED = {
     "no two machines of this cloud have one name",
     "lists come whole from this cloud",
-    "this provider reads each balancer by itself",
+    "this provider reads each load balancer by itself",
     "the provider does not honour session affinity",
     "the provider does not honour a requested IP",
     "two owners meet in one route table only, where all is the cluster's",

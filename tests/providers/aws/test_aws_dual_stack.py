@@ -151,7 +151,7 @@ async def test_what_was_made_of_both_families_by_hand_stays_so(aws: Aws) -> None
     ("spec", "has_ipv6", "reported"),
     [
         (SINGLE, False, "without an IPv6 network"),
-        (SINGLE | UDP, True, "UDP is had with IPv4 only"),
+        (SINGLE | UDP, True, "UDP needs IPv4"),
         (SINGLE | LIMITED, True, "source ranges would not be enforced"),
     ],
 )
@@ -198,7 +198,7 @@ async def test_a_denial_is_reported_and_not_what_aws_refuses_for_it_injected(aws
 @pytest.mark.parametrize("spec", [REQUIRED, ONLY_IPV6])
 async def test_udp_is_refused_with_ipv6(aws: Aws, spec: Json) -> None:
     aws.add_ipv6()
-    with pytest.raises(Refused, match="UDP is had with IPv4 only"):
+    with pytest.raises(Refused, match="UDP needs IPv4"):
         await aws.ensure(asking(spec | UDP))
     assert aws.proxy.writes() == []
 

@@ -70,7 +70,7 @@ async def test_a_legacy_tag_that_another_contradicts_says_nothing(
     await aws.ensure(one)
     set_tags(aws, tags)
     for act in (aws.ensure(one), aws.delete(one)):
-        with pytest.raises(Refused, match="carries the tags of someone else"):
+        with pytest.raises(Refused, match="carries the tags of another owner"):
             await act
 
 

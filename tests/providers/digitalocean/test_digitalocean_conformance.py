@@ -12,7 +12,7 @@ SKIPPED = {
     "droplets carry no mark of a cluster",
     "a name with the Service's UID is upstream's mark",
     "the adapter names no SDK",
-    "this provider reads each balancer by itself",
+    "this provider reads each load balancer by itself",
     "the provider has no routes",
     "the provider does not honour session affinity",
     "the provider does not honour a requested IP",

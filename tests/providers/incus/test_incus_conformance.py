@@ -16,7 +16,7 @@ SKIPPED = {
     "the adapter names no SDK",
     "lists come whole from this cloud",
     "balancers have no names, only addresses and marks",
-    "this provider reads each balancer by itself",
+    "this provider reads each load balancer by itself",
     "it takes 201 volumes",
     "the provider does not honour source ranges",
     "the provider does not honour session affinity",

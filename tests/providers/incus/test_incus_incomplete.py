@@ -156,7 +156,7 @@ async def test_what_a_list_lacks_and_is_there_is_not_gone(
     gateway.set_rules({"path": r"/instances\?", "status": 200, "body": body})
     answer = await cloud.describe_one(instance, there.provider_id)
     assert answer == Unknown(
-        f"instance {instance} is there, and the list does not say it is this Node's"
+        f"instance {instance} is there, but the list does not assign it to this Node"
     )
 
 

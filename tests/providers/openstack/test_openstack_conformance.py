@@ -32,7 +32,7 @@ SKIPPED = {
     "servers carry no mark of a cluster",
     "what leads a Node's network to it without a mark is upstream's route",
     "the adapter names no SDK",
-    "this provider reads each balancer by itself",
+    "this provider reads each load balancer by itself",
 }
 OWN_LAB = {"OSLAB_STATE": f"/tmp/ccm-openstack-kit-{os.getuid()}", "OSLAB_PORT_BASE": "15020"}
 

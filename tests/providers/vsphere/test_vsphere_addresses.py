@@ -185,7 +185,7 @@ async def test_a_new_node_waits_for_tools_and_an_old_one_keeps_what_it_has(
     for nics in ((), (nic("fe80::1"),)):
         lab.set_guest("node-1", *nics)
         reported = await cloud.why(node_of(made, is_new=True))
-        assert reported.endswith("of lab: VMware Tools tell no address that others can reach")
+        assert reported.endswith("of lab: VMware Tools report no reachable address")
         assert (await cloud.known(node_of(made))).addresses == ()
     lab.set_guest("node-1", nic("10.0.0.5"))
     assert (await cloud.known(node_of(made, is_new=True))).addresses[1].address == "10.0.0.5"

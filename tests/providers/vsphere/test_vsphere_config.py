@@ -171,7 +171,8 @@ LOGIN = "user: u, password: p"
         (f"vcenter: {{a: {{server: 'https://vc/sdk', {LOGIN}}}}}", "a server: is 'https://vc/sdk'"),
         (
             f"vcenter: {{a: {{server: vc, {LOGIN}, insecureFlag: true}}}}",
-            "vcenter a insecureFlag: is not supported: whoever answers would get the password",
+            "vcenter a insecureFlag: is not supported: any server that answers would get the"
+            " password",
         ),
         (
             "[Global]\nserver = vc\nuser = u\npassword = p\ninsecure-flag = 1\n",

@@ -4,7 +4,8 @@
 controllers that tests need always, with `openstack` or `vsphere` that of the one which the lab of
 this name is for, with `helm` Helm's, with `godo` that of what reads requests with DigitalOcean's
 client, with `readers` that of what reads configuration files with upstream's readers, with
-`kubelets` that of kubelets without containers, with `nodes` that of what other nodes run.
+`kubelets` that of kubelets without containers, with `nodes` that of what other nodes run, with
+`vale` that of the linter of prose.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 

@@ -41,7 +41,7 @@ def with_address_type(
         request.refuse_ipv6(f"annotate {PREFIX}{ANNOTATION}: {DUALSTACK}")
     elif not has_own_group:
         request.refuse_ranges(
-            "nodes cannot tell who the clients of one IP family are; set NLBSecurityGroupMode, or"
+            "nodes cannot distinguish the clients of one IP family; set NLBSecurityGroupMode, or"
             f" annotate {PREFIX}{ANNOTATION}: {IPV4}"
         )
     is_wanted = address_type == DUALSTACK and (asked or "IPv6" in request.ip_families)
@@ -103,5 +103,5 @@ def _obstacle(request: LoadBalancerRequest, subnets: Sequence[Subnet]) -> str:
         listed = ", ".join(unreached)
         return f"subnets without a route for ::/0 to an internet gateway: {listed}; add it"
     if any("UDP" in port.protocol for port in request.ports):
-        return "UDP is had with IPv4 only; use two Services"
+        return "UDP needs IPv4; use two Services"
     return ""

@@ -137,7 +137,7 @@ class Annotations:
         by_name = {choice.lower(): choice for choice in choices}
         value = self.text(name)
         if value and value.lower() not in by_name:
-            self.ignore(name, f"{value!r} is none of {', '.join(choices)}")
+            self.ignore(name, f"{value!r} is not one of {', '.join(choices)}")
         return by_name.get(value.lower(), "")
 
     def csv(self, name: str) -> list[str]:
@@ -202,5 +202,5 @@ def is_internal(annotations: Annotations) -> bool:
     if not internal:
         return is_scheme_internal
     if "scheme" in annotations.values and is_scheme_internal != (internal != "false"):
-        annotations.ignore("scheme", "annotation internal says otherwise")
+        annotations.ignore("scheme", "annotation internal contradicts it")
     return internal != "false"

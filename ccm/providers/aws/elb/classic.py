@@ -164,7 +164,7 @@ class ClassicElbs:
             return None
         tags = self._own_tags(service)
         if not tag.owns_for(service, tags):
-            raise Refused(f"load balancer {name} carries the tags of someone else")
+            raise Refused(f"load balancer {name} carries the tags of another owner")
         answer = Json()
         if with_attributes:
             call = "elb:DescribeLoadBalancerAttributes"

@@ -112,7 +112,7 @@ def _listener(request: LoadBalancerRequest, port: ServicePort) -> ClassicListene
         protocol = TLS_PROTOCOLS[backend]
         return ClassicListener(port.number, protocol, port.node_port, node_protocol, certificate)
     if backend not in TLS_PROTOCOLS:
-        annotations.ignore("backend-protocol", f"{backend!r} is none of https, http, ssl, tcp")
+        annotations.ignore("backend-protocol", f"{backend!r} is not one of https, http, ssl, tcp")
     plain = "HTTP" if backend == "http" else "TCP"
     return ClassicListener(port.number, plain, port.node_port, plain)
 

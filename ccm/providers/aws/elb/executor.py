@@ -109,7 +109,7 @@ class ElbExecutor:
         match value:
             case Arn(name):
                 if not self._arns.get(name):
-                    raise CloudError(f"AWS did not say what the ARN of {name} is")
+                    raise CloudError(f"AWS did not report the ARN of {name}")
                 return self._arns[name]
             case list():
                 return [self._with_arns(one) for one in value]

@@ -210,7 +210,7 @@ def _target_group(
     is_tls = port.number in request.tls_ports and port.protocol == "TCP"
     backend = annotations.text("backend-protocol", "tcp")
     if backend not in ("tcp", "ssl"):
-        annotations.ignore("backend-protocol", f"{backend!r} is none of tcp, ssl")
+        annotations.ignore("backend-protocol", f"{backend!r} is not one of tcp, ssl")
     protocol = "TLS" if is_tls and backend == "ssl" else port.protocol
     return TargetGroup(
         name=target_group_name(request, port, protocol, check, cluster_id),

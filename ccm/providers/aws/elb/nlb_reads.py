@@ -67,7 +67,7 @@ def describe_nlb(
     asked = [*([arn] if arn else []), *named]
     tags = api.read_if_allowed(unread, describe_tags, api, asked)
     if record and not tag.owns_for(service, tags[arn]):
-        raise Refused(f"load balancer {own_name} carries the tags of someone else")
+        raise Refused(f"load balancer {own_name} carries the tags of another owner")
 
     def is_ours(one: str) -> bool:
         users, name = named[one].get("LoadBalancerArns") or [], text(named[one]["TargetGroupName"])

@@ -66,7 +66,7 @@ class ElbSecurityGroups:
         """The group of this name; `Refused` when another owner took it."""
         for group in self._vpc.security_groups(name):
             if not _is_ours(group, tag):
-                raise Refused(f"security group {group.name} carries the tags of someone else")
+                raise Refused(f"security group {group.name} carries the tags of another owner")
             return group
         return None
 
@@ -123,5 +123,5 @@ class ElbSecurityGroups:
             )
         group_id = text(answer.get("GroupId"))
         if not group_id:
-            raise CloudError(f"AWS did not say what the ID of security group {name} is")
+            raise CloudError(f"AWS did not report the ID of security group {name}")
         return SecurityGroup(group_id, name, request.tags, frozenset())

@@ -84,7 +84,7 @@ class LoadBalancerRequest:
         for one in self.annotations.values["ssl-ports"].split(","):
             number = int(one) if NUMBER.fullmatch(one) else by_name.get(one)
             if number not in numbers:
-                self.annotations.ignore("ssl-ports", f"{one!r} in it is no port of the Service")
+                self.annotations.ignore("ssl-ports", f"{one!r} in it is not a port of the Service")
             else:
                 found.add(number)
         return frozenset(found)

@@ -184,7 +184,9 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         While nothing else says whose it is, it keeps the name that does.
         """
         names = Names(request.annotations.service, self._cluster)
-        why = "the load balancer is called after the Service's UID, which alone says whose it is"
+        why = (
+            "the load balancer is called after the Service's UID, which alone identifies its owner"
+        )
         if record.get("name") == names.wanted:
             return record
         if names.may_rename(record):

@@ -99,7 +99,7 @@ def _fixed(read: Annotations) -> Json:
     if (name := read.text("name")) and not NAME.fullmatch(name):
         read.refuse("name", f"{name!r}: give up to 255 letters, digits, dots and dashes")
     if DEFAULT_NAME.fullmatch(name) and name != read.service.default_balancer_name:
-        read.refuse("name", f"{name!r}: such a name says that it is another Service's")
+        read.refuse("name", f"{name!r}: such a name belongs to another Service")
     if read.has("network"):
         found["network"] = read.one_of("network", (EXTERNAL, INTERNAL), EXTERNAL)
     if read.has("network-stack"):
@@ -110,7 +110,7 @@ def _fixed(read: Annotations) -> Json:
         found["ip"] = address
     if subnet := read.text("subnet-uuid"):
         if not UUID.fullmatch(subnet):
-            read.refuse("subnet-uuid", f"{subnet!r}, which is no UUID")
+            read.refuse("subnet-uuid", f"{subnet!r}, which is not a UUID")
         found["subnet_uuid"] = subnet
     return found
 

@@ -35,7 +35,9 @@ class Pools:
     async def _allowed(self) -> Sequence[Network]:
         section = self._section
         if section.mode == FORWARD:
-            raise Refused("forwards need address-range in [LoadBalancer]: nothing else says which")
+            raise Refused(
+                "forwards need address-range in [LoadBalancer]: nothing else selects the addresses"
+            )
         uplink = text((await self._network(section.network, section.project)).get("network"))
         project = await self._api.get("GetProject", path_of("projects", section.project))
         config = mapping(mapping(project).get("config"))

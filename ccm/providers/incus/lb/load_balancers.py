@@ -67,7 +67,7 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         query = {"project": self._section.project}
         listed = await self._api.get(f"List{self._noun}s", self._path, **query, recursion="1")
         if not isinstance(listed, list):
-            raise CloudError(f"List{self._noun}s: the answer is no list")
+            raise CloudError(f"List{self._noun}s: the answer is not a list")
         if not listed:  # as also where the certificate has no right to the project
             await self._api.get("GetProject", path_of("projects", self._section.project))
         return objects(listed)
@@ -78,8 +78,8 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         counts = Counter(map(address_of, records))
         if twice := sorted(address for address in own if counts[address] > 1):
             raise CloudError(
-                f"Incus has a balancer at {twice[0]} twice, and takes no change of either: its "
-                "administrator has to remove one (incus admin sql global)"
+                f"Incus has a load balancer at {twice[0]} twice, and takes no change of either: "
+                "its administrator has to remove one (incus admin sql global)"
             )
         return [own[address] for address in sorted(own)]
 

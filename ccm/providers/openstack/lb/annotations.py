@@ -73,7 +73,7 @@ class Annotations(ServiceAnnotations):
             number = minimum - 1
         if minimum <= number <= maximum:
             return number
-        self.ignore(name, f"{value!r} is no number from {minimum} to {maximum}; it is {default}")
+        self.ignore(name, f"{value!r} is not a number from {minimum} to {maximum}; it is {default}")
         return default
 
     def one_of(self, name: str, choices: Sequence[str], default: str) -> str:
@@ -81,5 +81,5 @@ class Annotations(ServiceAnnotations):
         if value in choices:
             return value
         listed = ", ".join(filter(None, choices))
-        self.ignore(name, f"{value!r} is none of {listed}; it is {default or 'none'}")
+        self.ignore(name, f"{value!r} is not one of {listed}; it is {default or 'none'}")
         return default

@@ -103,7 +103,7 @@ class Networks:
             at = fixed.get(server, {})
             if address := node_address(node, family, at, ""):
                 return await self.subnet(at[address])
-        raise Refused("no Node says which subnet to use: set subnet-id in the configuration")
+        raise Refused("no Node determines the subnet: set subnet-id in the configuration")
 
     async def fixed_addresses(self, servers: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """The addresses of servers, each with the ID of its subnet, by the servers' IDs.
