@@ -71,7 +71,7 @@ WITHOUT_ROUTES = replace(FITTING, controllers=("*", "-node-route-controller"))
         (Settings(), (), "routes are left alone: without --cluster-cidr"),
         (replace(FITTING, tags={"a": "1"}), ("tags",), "--controllers turns tagging off"),
         (TAGGING, ("tags",), ""),
-        (replace(TAGGING, tags={"aws:a": "1"}), ("tags",), "is AWS's own"),
+        (replace(TAGGING, tags={"aws:a": "1"}), ("tags",), "is reserved by AWS"),
     ],
 )
 def test_flags_are_reported_only_when_they_have_another_effect(

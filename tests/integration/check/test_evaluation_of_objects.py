@@ -56,7 +56,7 @@ def test_a_node_waits_too_long_only_for_one_who_leads(age: float, leader: str, s
     ("answer", "is_ready", "provider_id", "state", "word"),
     [
         (Instance("ours://1"), "True", "ours://1", "ok", "knows them"),
-        (Gone("no such"), "True", "ours://1", "failed", "of Ready Nodes are gone: n"),
+        (Gone("no such"), "True", "ours://1", "failed", "of Ready Nodes as gone: n"),
         (Gone("no such"), "Unknown", "ours://1", "ok", ""),  # it is about to be deleted
         (Gone("no such"), "Unknown", "", "failed", "no machine of these names: n"),
         (Unknown("denied"), "True", "ours://1", "warning", "no clear answer about n: denied"),

@@ -47,7 +47,7 @@ def test_problems_come_first_and_link_to_their_sections() -> None:
         f"2 nodes not initialized, one for 1m15s: vm-77, vm-79. {explain} node vm-77"
         f" {explain} node vm-79",
         "Deletions are stopped: the state file cannot be written",
-        "Deletions are held for 2m10s: 5 of 9 nodes vanished",
+        "Deletions have been on hold for 2m10s: 5 of 9 nodes vanished",
         "Cloud calls of class read: open, 2.5 of 20 a second.",
         "The watch of Node is broken: refused",
         "No new token for node-controller: denied",

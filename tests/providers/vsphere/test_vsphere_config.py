@@ -200,7 +200,7 @@ LOGIN = "user: u, password: p"
         ),
         (
             f"vcenter: {{a: {{server: vc, {LOGIN}}}}}\nloadBalancer: {{size: SMALL}}",
-            "loadBalancer: is not supported: NSX-T; remove it, and leave balancers and routes",
+            "loadBalancer: is not supported: NSX-T; remove it, and leave load balancers and",
         ),
         (
             "global: {secretName: s, secretNamespace: n, secretsDirectory: /d, server: vc}",

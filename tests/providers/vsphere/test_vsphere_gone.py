@@ -68,7 +68,7 @@ async def test_a_machine_that_may_not_be_read_is_unknown(lab: Lab, cloud: Starte
     answers = await cloud.describe(node_of(hidden), node_of(there), ABSENT)
     assert isinstance(answers["node-2"], Instance)
     for asked in ("node-1", "never"):
-        assert "node-1 tells no UUID" in answers[asked].why  # type: ignore[union-attr]
+        assert "node-1 has no UUID" in answers[asked].why  # type: ignore[union-attr]
     lab.heal()
     power = "<path>runtime.powerState</path>"
     fault = '<fault xsi:type="NoPermission"><privilegeId>System.Read</privilegeId></fault>'
