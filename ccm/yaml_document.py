@@ -20,9 +20,9 @@ _REMEDIES = {
     "undefined alias": "put a value that begins with * into quotes",
     "anchor": "put a value that begins with & or * into quotes",
     "tag": "put a value that begins with ! into quotes",
-    "mapping values are not allowed": "put a value with ': ' in it into quotes, or mend the indent",
+    "mapping values are not allowed": "put a value with ': ' in it into quotes, or fix the indent",
     "could not find expected ':'": "write it as key: value",
-    "<block end>": "mend the indent of this line",
+    "<block end>": "fix the indent of this line",
     "end of stream": "close the quote",
     "stream end": "close each bracket",
     "escape": r"write \\ for a backslash in double quotes, or use single quotes",
@@ -101,7 +101,7 @@ def parse_yaml(content: bytes, on_duplicate: OnDuplicate, *, merges: bool = Fals
         mark, problem = error.problem_mark, f"{error.problem} {error.context}"
         remedy = next((_REMEDIES[words] for words in _REMEDIES if words in problem), "")
         line = mark.line + 1 if mark else 0
-        raise YamlError(line, "is not YAML", remedy or "mend this line") from None
+        raise YamlError(line, "is not YAML", remedy or "fix this line") from None
     except yaml.reader.ReaderError as error:
         line = content.count(b"\n", 0, error.position) + 1
         remedy = "save the file as UTF-8, without control characters"
