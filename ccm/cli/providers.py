@@ -68,7 +68,7 @@ def new(name: str, directory: Path | None, nodes_only: bool) -> None:
         write(target, files)
     except OSError as fault:
         raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from fault
-    say(f"{len(files)} files in {target}; README.md says where your cloud's calls go. Next:")
+    say(f"{len(files)} files in {target}; README.md shows where your cloud's calls go. Next:")
     steps = (f"cd {quote(str(target))}", "python3 -m venv .venv")
     install = f".venv/bin/pip install {quote(source())} -e '.[test]'"
     say(*(f"  {step}" for step in (*steps, install, ".venv/bin/pytest")))

@@ -21,7 +21,7 @@ def new(*arguments: str) -> tuple[int, str]:
 NOTHING_LIKE_IT = {
     "service changes: the provider does not honour two IP families",
     "service changes: the provider does not honour a requested IP",
-    "load balancers: this provider reads each balancer by itself",
+    "load balancers: this provider reads each load balancer by itself",
     "provider: the adapter names no SDK",
 }
 

@@ -3,7 +3,7 @@
 FIRST = "    async def _record(self, request: Request) -> Json:\n"
 
 
-def told(kind: str, instead: str) -> tuple[str, str]:
+def reported(kind: str, instead: str) -> tuple[str, str]:
     """An error of one kind is another one."""
     return FIRST, (
         "    def error(self, message, content, response):\n"
@@ -23,13 +23,13 @@ def sent(*lines: str) -> tuple[str, str]:
 CALLS = (
     (
         "a denied call is retried for ever",
-        *told("Denied", "CloudError"),
-        "failures::test_a_failure_is_told_as_what_it_is[Ensure-denied]",
+        *reported("Denied", "CloudError"),
+        "failures::test_a_failure_is_reported_as_what_it_is[Ensure-denied]",
     ),
     (
         "throttling is an error like any other",
-        *told("Throttled", "CloudError"),
-        "failures::test_a_failure_is_told_as_what_it_is[Describe-throttled]",
+        *reported("Throttled", "CloudError"),
+        "failures::test_a_failure_is_reported_as_what_it_is[Describe-throttled]",
     ),
     (
         "throttling is waited out and done again where nobody sees it",
@@ -42,13 +42,13 @@ CALLS = (
     ),
     (
         "the cloud's word on when to come back is forgotten",
-        *told("Throttled", "Throttled"),
-        "failures::test_a_failure_is_told_as_what_it_is[ListRoutes-throttled]",
+        *reported("Throttled", "Throttled"),
+        "failures::test_a_failure_is_reported_as_what_it_is[ListRoutes-throttled]",
     ),
     (
         "a server error is final",
-        *told("CloudError", "Refused"),
-        "failures::test_a_failure_is_told_as_what_it_is[Delete-error]",
+        *reported("CloudError", "Refused"),
+        "failures::test_a_failure_is_reported_as_what_it_is[Delete-error]",
     ),
     (
         "an exception of the library gets out",
@@ -59,7 +59,7 @@ CALLS = (
             "except CloudError as error:",
             "    raise ConnectionError(str(error)) from error",
         ),
-        "failures::test_a_failure_is_told_as_what_it_is[CreateRoute-silent]",
+        "failures::test_a_failure_is_reported_as_what_it_is[CreateRoute-silent]",
     ),
     (
         "an answer that points to another host is followed",

@@ -136,7 +136,7 @@ PROVIDER = (
         "a configuration that is not understood is a stack trace",
         "    sections = Sections(",
         "    content.decode()\n    sections = Sections(",
-        "provider::test_a_configuration_it_cannot_use_is_told_as_faults",
+        "provider::test_a_configuration_it_cannot_use_is_reported_as_faults",
     ),
     (
         "it goes by another name",
