@@ -48,7 +48,7 @@ SERVICE = (
 )
 
 WALKS = (
-    Walk(NODE, "Node", RECEIVED, ADDED, ANSWERED, ("PATCH", "/nodes/{name}"), budget=30),
+    Walk(NODE, "Node", RECEIVED, ADDED, ANSWERED, ("PATCH", "/nodes/{name}"), budget=31),
     Walk(CALL, "Node", GATE, (), GATE, (), budget=12),
     Walk(SERVICE, "Service", RECEIVED, ADDED, ANSWERED, STATUS, budget=34),
 )
