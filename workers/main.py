@@ -15,7 +15,7 @@ from ccm.bus.frames import Drain, Fault, Hello, TokenRefused, WorkerSpec
 from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.sockets import Port
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
-from ccm.cloud.interface import CloudProvider, Gate, ProviderContext
+from ccm.cloud.interface import CloudProvider, Gate, MarksMachines, ProviderContext
 from ccm.cloud.proof import prove_credentials
 from ccm.cloud.registry import load_provider, read_config
 from ccm.cloud.secrets import secret_reader
@@ -116,6 +116,7 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
         return await _end(port, [CloudError(why)], ExitCode.CONFIGURATION)
     read_secret = secret_reader(kube.lane())
     await provider.initialize(replace(start, on_change=on_change, read_secret=read_secret))
+    require_machine_marks(provider, settings)
     require_cluster_id(provider, settings)
     port.permission.outlive_by(grace)
     port.is_idle = lambda: not (gate.under_way or kube.writes_under_way)
@@ -162,6 +163,16 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     finally:
         await kube.close()
         await provider.close()
+
+
+def require_machine_marks(provider: CloudProvider, settings: Settings) -> None:
+    """Let the provider take only machines with the marks of `--machine-marks` for the cluster's."""
+    instances: object = provider.instances
+    if isinstance(instances, MarksMachines):
+        instances.require_marks(settings.machine_marks)
+    elif settings.machine_marks:
+        problem = f"the machines of {provider.name} have no marks to be told by"
+        raise ConfigurationFault("--machine-marks", problem, "leave it out")
 
 
 def require_cluster_id(provider: CloudProvider, settings: Settings) -> None:

@@ -186,6 +186,7 @@ class MachineHolders:
         self._machine_of = machine_of
         self._nodes: dict[str, dict[str, tuple[str, str]]] = {}  # by machine: name → age
         self._machines: dict[str, str] = {}  # by the name of the Node
+        self._rightful: dict[str, str] = {}  # by machine, the Node that the cloud says is on it
 
     def update(self, name: str, node: Node | None) -> set[str]:
         """Take in a Node, or that there is none; the other Nodes of its machines, old and new."""
@@ -199,13 +200,48 @@ class MachineHolders:
         others = {*self._nodes.get(before, ()), *self._nodes.get(machine, ())} - {name}
         if before and not self._nodes[before]:
             del self._nodes[before]
+        if machine != before and self._rightful.get(before) == name:
+            del self._rightful[before]
         return others
 
     def holder(self, name: str) -> str:
-        """The older Node that has this one's machine; empty when this Node has it."""
-        nodes = self._nodes.get(self._machines.get(name, ""), {})
+        """The other Node that has this one's machine; empty when this Node has it.
+
+        It is the one that the cloud says is on it, or else the oldest.
+        """
+        machine = self._machines.get(name, "")
+        nodes = self._nodes.get(machine, {})
+        rightful = self._rightful.get(machine, "")
         oldest = min(nodes, key=nodes.__getitem__, default=name)
-        return "" if oldest == name else oldest
+        holder = rightful if rightful in nodes else oldest
+        return "" if holder == name else holder
+
+    def why_not(self, name: str) -> str:
+        """What people are told of a Node that gets nothing, because another has its machine."""
+        holder = self.holder(name)
+        if not holder:
+            return ""
+        is_rightful = self._rightful.get(self._machines[name]) == holder
+        return duplicate_message(holder, is_rightful)
+
+    def claimants(self, provider_ids: Iterable[str]) -> set[str]:
+        """All Nodes that name the machine of these provider IDs."""
+        return {
+            one for machine in provider_ids for one in self._nodes.get(self._machine(machine), ())
+        }
+
+    def is_contested(self, name: str) -> bool:
+        """Whether others name this Node's machine as well."""
+        return len(self._nodes.get(self._machines.get(name, ""), ())) > 1
+
+    def settle(self, rightful: str, provider_ids: Iterable[str]) -> set[str]:
+        """The cloud says which Node is on the machine of these IDs; those for whom that is news."""
+        news = set[str]()
+        for machine in set(map(self._machine, provider_ids)):
+            if self._rightful.get(machine) != rightful:
+                self._rightful[machine] = rightful
+                news |= {*self._nodes.get(machine, ())}
+        return news
 
     def older_on(self, provider_ids: Iterable[str], node: Node) -> str:
         """The older Node that has the machine which `node` is about to get.
@@ -228,6 +264,7 @@ class MachineHolders:
             return provider_id
 
 
-def duplicate_message(holder: str) -> str:
-    """What people are told of a Node that gets nothing, because an older one has its machine."""
-    return f"Node {holder} is older and has the same machine: delete the one that is not on it"
+def duplicate_message(holder: str, is_rightful: bool = False) -> str:
+    """What people are told of a Node that gets nothing, because another one has its machine."""
+    why = "fits what the cloud says of it" if is_rightful else "is older"
+    return f"Node {holder} has the same machine and {why}: delete the one that is not on it"

@@ -39,7 +39,7 @@ from ccm.model.cloud import Answer
 from ccm.model.objects import Node
 from ccm.model.service import Service
 from ccm.model.volume import PersistentVolume
-from workers.main import provider_context, require_cluster_id
+from workers.main import provider_context, require_cluster_id, require_machine_marks
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,7 @@ async def start_provider(context: CheckContext) -> CloudProvider:
         given = provider_context(settings, gate, "check", await cluster_uid(context))
         provider = load_provider(settings.cloud_provider)
         await provider.initialize(replace(given, read_secret=await _secret_reader(context)))
+        require_machine_marks(provider, settings)
     except (ConfigurationFault, ConfigurationFaults):
         raise
     except Exception as bug:  # around one callback: someone else's code

@@ -178,6 +178,30 @@ class BatchesReads(Protocol):
 
 
 @runtime_checkable
+class MarksMachines(Protocol):
+    """What an `Instances` has besides, where machines carry marks that only the cloud's owner can
+    give: a network, a tag, metadata. A `MachineLookup` has it.
+    """
+
+    required_marks: frozenset[str]
+    """What machines have to carry; those that the configuration implies before `require_marks`."""
+
+    def require_marks(self, marks: Collection[str]) -> None:
+        """Take only machines with these marks, too, for the cluster's; with `any` the implied ones
+        are not required. Raises `ConfigurationFault` for what is no mark here.
+        """
+        ...
+
+    async def foreign(self, nodes: Sequence[Node]) -> Mapping[str, str]:
+        """Why the machines of these Nodes are not the cluster's, by name; empty for its own.
+
+        Left out are Nodes whose machines were not found. Raises `CloudError` when nothing could be
+        read. For routes and balancers, which may be about Nodes that nobody initialized.
+        """
+        ...
+
+
+@runtime_checkable
 class ListsOwned(Protocol):
     """What a `LoadBalancers` may have besides, so that those without a Service can be found."""
 

@@ -7,12 +7,12 @@ the steps, what nothing can be asked about, and what is proof are the same for a
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from ccm.cloud.lookup import batches, read_each
-from ccm.errors import CloudError
+from ccm.errors import CloudError, ConfigurationFault
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
 
@@ -22,6 +22,8 @@ M = TypeVar("M")
 T = TypeVar("T")
 
 MAX_REASONS = 3  # in one message
+ANY_MACHINE = "any"
+"""Among the marks that are required: whatever the rest of the configuration implies is not."""
 
 
 @dataclass(slots=True)
@@ -63,6 +65,11 @@ def why_not_asked(
     return ""
 
 
+def foreign_text(what: str, lacking: Iterable[str]) -> str:
+    """Why a machine is not the cluster's."""
+    return f"{what} does not belong to this cluster: it lacks {', '.join(sorted(lacking))}"
+
+
 def confirmed(first: Answer | None, second: Answer) -> Answer:
     """What two kinds of read say together, the first of which found no machine or an ended one.
 
@@ -81,11 +88,16 @@ class MachineLookup(ABC, Generic[L, M]):
 
     `L` is what one read for a batch of Nodes gives, such as a `Listing`; `M` is one machine in it.
     `noun` is what this cloud calls a machine.
+
+    A kubelet may name any machine of the account, by name and by ID: those that lack one of
+    `required_marks` are no Node's. `mark_kinds` are the kinds of marks that this cloud has.
     """
 
     provider_ids: re.Pattern[str]
     batch_size: int
     noun: str = "machine"
+    mark_kinds: Sequence[str] = ()
+    required_marks: frozenset[str] = frozenset()
 
     @abstractmethod
     def machine_of(self, provider_id: str) -> str:
@@ -130,6 +142,40 @@ class MachineLookup(ABC, Generic[L, M]):
         """Why nothing can be asked about a Node; empty when it can."""
         return why_not_asked(node, self.provider_ids, self.machine_of, self.noun)
 
+    def marks(self, machine: M) -> Collection[str]:
+        """What only the cloud's owner can give a machine, by kind, such as `tag:workers`."""
+        return ()
+
+    def require_marks(self, marks: Collection[str]) -> None:
+        """As in the interface."""
+        for mark in marks:
+            kind, _, value = mark.partition(":")
+            if mark != ANY_MACHINE and not (kind in self.mark_kinds and value):
+                kinds = ", ".join(f"{one}:…" for one in self.mark_kinds) or "none at all"
+                problem = f"{mark!r} is no mark of this cloud's machines"
+                raise ConfigurationFault("--machine-marks", problem, f"it has {kinds}")
+        implied = frozenset[str]() if ANY_MACHINE in marks else self.required_marks
+        self.required_marks = implied | {*marks} - {ANY_MACHINE}
+
+    def why_foreign(self, machine: M) -> str:
+        """Why a machine is not the cluster's; empty when it is."""
+        if lacking := self.required_marks - {*self.marks(machine)}:
+            return foreign_text(f"{self.noun} {self.label(machine)}", lacking)
+        return ""
+
+    async def foreign(self, nodes: Sequence[Node]) -> Mapping[str, str]:
+        """As in the interface."""
+        verdicts = dict[str, str]()
+        for batch in batches(nodes, self.batch_size):
+            asked = [node for node in batch if not self.why_not_asked(node)]
+            listing = await self.read(asked)
+            for node in asked:
+                found = await _unless_failed(self.find(node, listing))
+                if found and not isinstance(found, Instance | Gone | Unknown):
+                    reasons = list(map(self.why_foreign, found))
+                    verdicts[node.name] = reasons[0] if all(reasons) else ""
+        return verdicts
+
     def label(self, machine: M) -> str:
         """The machine in a message."""
         return str(machine)
@@ -156,12 +202,12 @@ class MachineLookup(ABC, Generic[L, M]):
         for node, found in zip(nodes, results, strict=True):
             if isinstance(found, Instance | Gone | Unknown):
                 answers[node.name] = found
-            elif len(found) > 1:
-                where = ", ".join(sorted(map(self.label, found)))
-                why = f"several {self.noun}s are node {node.name}: {where}"
-                answers[node.name] = Unknown(why)
             elif found:
-                machines[node.name] = found[0]
+                one = self._only(node, found)
+                if isinstance(one, Unknown):
+                    answers[node.name] = one
+                else:
+                    machines[node.name] = one
         await self.prepare([*machines.values()], listing)
         reads = [
             _unless_failed(self.instance(node, machines[node.name], listing))
@@ -170,6 +216,16 @@ class MachineLookup(ABC, Generic[L, M]):
         ]
         answers |= zip(machines, await asyncio.gather(*reads), strict=True)
         return answers | await self._prove(nodes, answers, listing)
+
+    def _only(self, node: Node, found: Sequence[M]) -> M | Unknown:
+        """The one machine of the cluster's among those that a Node may be."""
+        own = [one for one in found if not self.why_foreign(one)]
+        if not own:
+            return Unknown(self.why_foreign(found[0]))
+        if len(own) > 1:
+            where = ", ".join(sorted(map(self.label, own)))
+            return Unknown(f"several {self.noun}s are node {node.name}: {where}")
+        return own[0]
 
     async def _prove(
         self, nodes: Sequence[Node], answers: Mapping[str, Answer], listing: L

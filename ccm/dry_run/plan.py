@@ -51,7 +51,7 @@ from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister
 from ccm.worker_names import wanted_workers
 from workers.controller import ControllerContext, ControllerModule, NotNeeded
 from workers.executor import KeyExecutor
-from workers.main import provider_context, require_cluster_id
+from workers.main import provider_context, require_cluster_id, require_machine_marks
 from workers.performer import Performer
 from workers.queue import WorkQueue
 from workers.runner import Connection, Runner
@@ -294,6 +294,7 @@ class DryRun:
         given = provider_context(self._settings, gate, "plan", cluster_uid)
         await provider.initialize(replace(given, read_secret=secret_reader(self._kube.lane())))
         try:
+            require_machine_marks(provider, self._settings)
             require_cluster_id(provider, self._settings)
         except ConfigurationFault:
             await provider.close()

@@ -41,8 +41,10 @@ class Instance:
 
     `provider_id` has the form `<scheme>://<id>` and never changes in the machine's life. Empty text
     means "the cloud does not say" and never overwrites what a Node already has. `labels` are extra
-    node labels; keys under kubernetes.io or k8s.io are ignored. `aliases` are other provider IDs
-    that name this very machine.
+    node labels; keys under kubernetes.io or k8s.io are ignored.
+
+    For Nodes that name one machine: `aliases` are other provider IDs that name it too, `names` what
+    the cloud calls it, as its Node may be called, `system_uuid` what its kubelet reads of the BIOS.
     """
 
     provider_id: str
@@ -52,7 +54,9 @@ class Instance:
     addresses: tuple[NodeAddress, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     power: PowerState = PowerState.RUNNING
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = field(default=(), compare=False)
+    names: tuple[str, ...] = field(default=(), compare=False)
+    system_uuid: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,17 @@ Answer = Instance | Gone | Unknown
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 """What many clouds take for IDs; in capitals, too, as some BIOSes have theirs."""
+
+
+def swapped_uuid(uuid: str) -> str:
+    """With the bytes of its first three groups backwards; empty when it is no UUID."""
+    groups = uuid.split("-", 3)
+    try:
+        turned = [bytes.fromhex(group)[::-1].hex() for group in groups[:3]]
+    except ValueError:
+        return ""
+    return "-".join((*turned, *groups[3:]))
+
 
 Network = IPv4Network | IPv6Network
 

@@ -244,8 +244,9 @@ NODE_IDENTITY_PATHS: tuple[FieldPath, ...] = (
     ("metadata", "uid"),
     ("metadata", "creationTimestamp"),
     ("spec", "providerID"),
+    ("status", "nodeInfo", "systemUUID"),
 )
-"""What tells the Nodes of one machine apart, and which of them is the oldest."""
+"""What tells the Nodes of one machine apart, which of them is the oldest, and which is on it."""
 
 
 def watched_kind(kind: str) -> str:

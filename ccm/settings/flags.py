@@ -195,6 +195,12 @@ class Settings:
         "Refuse Services with annotations that reach what is not their own: security groups, "
         "certificates, addresses, buckets. The provider's page lists them.",
     )
+    machine_marks: tuple[str, ...] = ours(
+        (),
+        NAMES,
+        "What a machine must carry in the cloud to be a Node's, such as tag:workers or any; the "
+        "provider's page lists the kinds.",
+    )
     legacy_zone_labels: bool = ours(
         False, BOOLEAN, "Label volumes with failure-domain.beta.kubernetes.io, too."
     )

@@ -1,7 +1,7 @@
 """What fakes of a cloud are made of: grants for everything, and parts that answer in batches."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -84,3 +84,22 @@ class Inventory:
         if self.failures:
             raise self.failures.pop(0)
         return {name: self.answers[name] for name in names if name in self.answers}
+
+
+class MarkedMachines(Inventory):
+    """Machines of which some are not the cluster's: why, by the names of Nodes, in `lacking`."""
+
+    required_marks = frozenset({"tag:ours"})
+
+    def __init__(self, lacking: Mapping[str, str]) -> None:
+        super().__init__()
+        self.lacking = lacking
+
+    def require_marks(self, marks: Collection[str]) -> None:
+        raise AssertionError("the worker does not set marks")
+
+    async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+        await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop(0)
+        return {node.name: self.lacking.get(node.name, "") for node in nodes}

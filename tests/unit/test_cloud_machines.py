@@ -1,12 +1,12 @@
 """Machines of a cloud: found in one read, and gone only where another kind of read says so too."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
 from ccm.cloud.machines import Listing, MachineLookup, join_reasons
-from ccm.errors import CloudError
+from ccm.errors import CloudError, ConfigurationFault
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
 from tests.support.nodes import node, with_provider_id
@@ -132,3 +132,47 @@ async def test_without_an_id_what_the_cloud_calls_ended_needs_no_proof() -> None
 def test_few_reasons_are_shown() -> None:
     assert join_reasons([]) == ""
     assert join_reasons("abcb") == "a; b; c"
+
+
+class Marked(Toy):
+    """Its machines' marks are the last part of their IDs."""
+
+    mark_kinds = ("tag",)
+
+    def marks(self, machine: Answer) -> Collection[str]:
+        return {f"tag:{self.label(machine).partition('#')[2]}"}
+
+
+THEIRS, OURS = Instance("toy://1#theirs"), Instance("toy://2#ours")
+FOREIGN = "machine toy://1#theirs does not belong to this cluster: it lacks tag:ours"
+
+
+async def test_a_machine_without_the_marks_is_no_nodes_by_name_and_by_id() -> None:
+    """Nor does it stand beside the one that has them."""
+    toy = Marked({"toy://1": [THEIRS], "a": [THEIRS], "b": [THEIRS, OURS]}, {"4": GONE})
+    toy.require_marks(["tag:ours"])
+    asked = [with_id("1"), node(name="a"), node(name="b"), with_id("4"), with_id("x", "aws://1")]
+    answers = await toy.describe(asked)
+    assert (answers["1"], answers["a"], answers["b"]) == (Unknown(FOREIGN), Unknown(FOREIGN), OURS)
+    assert answers["4"] == GONE
+    assert await toy.foreign(asked) == {"1": FOREIGN, "a": FOREIGN, "b": ""}
+
+
+@pytest.mark.parametrize(
+    ("given", "required"),
+    [
+        ([], {"tag:implied"}),
+        (["any"], set()),
+        (["tag:a"], {"tag:implied", "tag:a"}),
+        (["any", "tag:a"], {"tag:a"}),
+    ],
+)
+def test_marks_that_are_given_add_to_those_that_the_configuration_implies(
+    given: Sequence[str], required: set[str]
+) -> None:
+    toy = Marked({})
+    toy.required_marks = frozenset({"tag:implied"})
+    toy.require_marks(given)
+    assert toy.required_marks == required
+    with pytest.raises(ConfigurationFault, match="'pool:a' is no mark of this cloud's machines"):
+        toy.require_marks(["pool:a"])

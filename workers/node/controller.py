@@ -13,6 +13,7 @@ from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
+from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError, Contested, KubernetesError, NotLeading, Outdated, Unreachable
 from ccm.kube.events import Event, ObjectRef, event_rule
 from ccm.log import performing, seconds_since
@@ -81,7 +82,6 @@ PROJECTIONS = (
             ("metadata", "annotations", PROVIDED_NODE_IP),
             ("spec", "taints"),
             ("status", "addresses"),
-            ("status", "nodeInfo", "systemUUID"),
             ("status", "conditions", ("type", "Ready"), "status"),
         ),
     ),
@@ -209,11 +209,13 @@ class NodeController:
             if node.is_uninitialized:
                 self._record(node, "LeftAlone", message, "Normal")
             return Result(message, is_done=not node.is_uninitialized)
-        if holder := self._holders.holder(key):
+        if self._holders.holder(key):
+            await self._settle(node)
+        if why := self._holders.why_not(key):
             self._reader.forget(key)
             self._refresh_pass.forget(key)
-            self._record(node, DUPLICATE, duplicate_message(holder))
-            return Result(duplicate_message(holder), is_done=False)
+            self._record(node, DUPLICATE, why)
+            return Result(why, is_done=False)
         if node.is_uninitialized and self._does_node:
             return await self._initialize(node)
         self._reader.forget(key)
@@ -251,7 +253,8 @@ class NodeController:
     async def _write(self, node: Node, instance: Instance) -> Result:
         writer = NodeWriter(self._context, node)
         machine = (instance.provider_id, *instance.aliases)
-        if holder := self._holders.older_on(machine, node):
+        holder = self._holders.older_on(machine, node)
+        if holder and not self._give_to(node, instance):
             self._reader.forget(node.name)
             self._record(node, DUPLICATE, duplicate_message(holder))
             raise CloudError(duplicate_message(holder))
@@ -270,6 +273,25 @@ class NodeController:
         self._initialized += 1
         self._record(node, "Synced", "Node synced successfully", "Normal")
         return Result("initialized")
+
+    async def _settle(self, node: Node) -> None:
+        """Ask the cloud about a machine that another Node has, and whose it is."""
+        answer = await self._reader.read(node)
+        self._reader.forget(node.name)
+        if isinstance(answer, Instance):
+            self._give_to(node, answer)
+
+    def _give_to(self, node: Node, machine: Instance) -> bool:
+        """Whether the cloud says that `node` is on this machine, and not one of the others."""
+        provider_ids = (machine.provider_id, *machine.aliases)
+        names = self._holders.claimants(provider_ids) | {node.name}
+        views = [self._context.store.get(NODE_IDENTITY, name) for name in sorted(names)]
+        rightful = rightful_node([Node(raw) for raw in views if raw is not None], machine)
+        if rightful:
+            for other in self._holders.settle(rightful, provider_ids) - {node.name}:
+                if self._node(other):
+                    self._context.queue.add(other)
+        return rightful == node.name
 
     async def _follow(self, node: Node) -> Result:
         """Make a node what its machine is, as far as the last passes say.

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from ccm import metrics
@@ -16,6 +16,7 @@ from ccm.model.objects import NODE_IDENTITY_PATHS, Json, Node, Projection
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
+from workers.machines import FOREIGN, NodeMachines
 from workers.queue import RETRY
 from workers.route.listing import Listing
 from workers.route.plan import (
@@ -34,7 +35,7 @@ from workers.route.pod_cidrs import (
     PodCidrs,
 )
 from workers.route.steps import Failures, Steps
-from workers.store import DUPLICATE, duplicate_message
+from workers.store import DUPLICATE
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +99,8 @@ class RouteController:
             lambda seconds: context.queue.add_after(FULL_PASS, seconds), context.timings
         )
         cidrs = PodCidrIndex(_limits(context.settings))
-        self._holders = context.machine_holders()
-        state = RouteState(context.provider.provider_ids, cidrs, self._holders.holder)
+        self._machines = NodeMachines(context, self._on_verdict)
+        state = RouteState(context.provider.provider_ids, cidrs, self._machines.why_not)
         self._steps = Steps(context, part, self._listing, state)
 
     @property
@@ -123,7 +124,7 @@ class RouteController:
             pod_cidrs.remove(key)
         self._listing.changed(key)
         self._steps.unwritten.discard(key)
-        others = self._holders.update(key, node)
+        others = self._machines.update(key, node)
         if others:
             self._listing.ask()  # where the routes of these lead may be otherwise now
         if before and (node is None or node.uid != before.node.uid):
@@ -137,9 +138,17 @@ class RouteController:
 
     async def run(self) -> None:
         """Ask for a full pass once in a period."""
-        while True:
-            self._listing.ask()
-            await asyncio.sleep(self._context.settings.route_reconciliation_period)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._machines.run())
+            while True:
+                self._listing.ask()
+                await asyncio.sleep(self._context.settings.route_reconciliation_period)
+
+    def _on_verdict(self, names: Collection[str]) -> None:
+        for name in names:
+            self._context.queue.add(name)
+        if names:
+            self._listing.ask()  # where the routes of these lead may be otherwise now
 
     def on_message(self, message: Message) -> None:
         return
@@ -184,8 +193,9 @@ class RouteController:
 
     async def _compare_all(self) -> Result:
         """List the cloud's routes and queue every key that has something to do."""
-        holder = self._holders.holder
-        nodes = [each.node for each in self._state.pod_cidrs if not holder(each.node.name)]
+        await self._machines.known()
+        why_not = self._machines.why_not
+        nodes = [each.node for each in self._state.pod_cidrs if not why_not(each.node.name)]
         if not nodes:
             self._listing.give_up()
             return Result("no node is known, so nothing is compared")
@@ -223,9 +233,10 @@ class RouteController:
         node = cidrs.node
         if node.is_foreign(self._state.provider_ids):
             return Result(f"left alone: {node.provider_id} is not ours")
-        if holder := self._holders.holder(node.name):
-            message = duplicate_message(holder)
-            self._context.recorder.record(Event(ObjectRef.of(node), "Warning", DUPLICATE, message))
+        await self._machines.known()
+        if message := self._machines.why_not(node.name):
+            reason = DUPLICATE if self._machines.is_duplicate(node.name) else FOREIGN
+            self._context.recorder.record(Event(ObjectRef.of(node), "Warning", reason, message))
             return Result(message, is_done=False)
         if not node.provider_id:
             return Result("waits for its provider ID", is_done=cidrs.is_empty)

@@ -55,14 +55,14 @@ class RouteState:
 
     provider_ids: re.Pattern[str]
     pod_cidrs: PodCidrIndex
-    holder: Callable[[str], str]  # of a Node's machine: an older Node, or empty
+    why_not: Callable[[str], str]  # nothing may lead to a Node's machine; or empty
     table: RouteTable = field(default_factory=RouteTable)
 
     def may_route(self, cidrs: PodCidrs) -> bool:
-        """Whether the Node is on a known machine of our cloud, which no older Node has."""
+        """Whether the Node is on a known machine of our cluster, which no other Node has."""
         node = cidrs.node
         is_ours = bool(node.provider_id) and not node.is_foreign(self.provider_ids)
-        return is_ours and not self.holder(node.name)
+        return is_ours and not self.why_not(node.name)
 
     def may_delete(self, known: KnownRoute) -> bool:
         """Whether the route carries our mark, or leads to where only our routes do."""

@@ -45,7 +45,7 @@ def may_be_backend(node: Node, provider_ids: re.Pattern[str]) -> bool:
 
 
 class BackendSet:
-    """The backends of one cloud, kept Node by Node; `holder` names an older Node on one's machine.
+    """The backends of one cloud, kept Node by Node; `why_not` says what speaks against a Node.
 
     `read` finds a Node, for the cloud: it is kept from then on, which thousands of Nodes are not
     where nobody has a balancer. With `minds_power` a Node that is shut down is another backend than
@@ -55,13 +55,13 @@ class BackendSet:
     def __init__(
         self,
         provider_ids: re.Pattern[str],
-        holder: Callable[[str], str],
+        why_not: Callable[[str], str],
         read: Callable[[str], Node | None],
         timings: Timings,
         minds_power: bool = False,
     ) -> None:
         self._minds_power = minds_power
-        self._provider_ids, self._holder, self._timings = provider_ids, holder, timings
+        self._provider_ids, self._why_not, self._timings = provider_ids, why_not, timings
         self._read = read
         self._identities: dict[str, BackendIdentity] = {}  # by name
         self._nodes: dict[str, Node] = {}  # those that were read
@@ -101,7 +101,7 @@ class BackendSet:
     def current(self) -> Backends:
         """The backends as they are now, debounced or not."""
         if self._backends is None:
-            names = tuple(sorted(name for name in self._identities if not self._holder(name)))
+            names = tuple(sorted(name for name in self._identities if not self._why_not(name)))
             identities = frozenset(self._identities[name] for name in names)
             self._backends = Backends(names, identities, self._read_all)
         return self._backends

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -27,6 +27,7 @@ from ccm.model.rbac import PolicyRule
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
+from workers.machines import NodeMachines
 from workers.service.backends import TO_BE_DELETED_TAINT, Backends, BackendSet
 from workers.service.plan import (
     SPEC_FIELDS,
@@ -105,13 +106,13 @@ class ServiceController:
         features, outreaching = balancers.supported_features, balancers.privileged_annotations
         capabilities = Capabilities.of(context.settings, features, outreaching)
         self._capabilities = replace(capabilities, timings=context.timings)
-        self._holders = context.machine_holders()
+        self._machines = NodeMachines(context, self._on_verdict)
         minds_power = (
             isinstance(balancers, ExcludesStoppedNodes) and balancers.excludes_stopped_nodes
         )
         self._backends = BackendSet(
             context.provider.provider_ids,
-            self._holders.holder,
+            self._machines.why_not,
             partial(context.store.view, Node),
             context.timings,
             minds_power,
@@ -136,7 +137,7 @@ class ServiceController:
             is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
             return () if is_known else (key,)
         node = self._context.store.view(Node, key)
-        self._holders.update(key, node)
+        self._machines.update(key, node)
         self._backends.update(key, node)
         return ()
 
@@ -146,6 +147,11 @@ class ServiceController:
         Each of them has its turn, also when Nodes go on changing before it comes. So do those that
         have waited for Nodes.
         """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._machines.run())
+            group.create_task(self._follow_backends())
+
+    async def _follow_backends(self) -> None:
         while True:
             await self._backends.debounced()
             for key, state in self._states.items():
@@ -154,6 +160,10 @@ class ServiceController:
                 if state.backends_sent not in (None, self._backends.current()):
                     self._states[key] = replace(state, is_backend_update_due=True)
                     self._context.queue.add(key)
+
+    def _on_verdict(self, names: Collection[str]) -> None:
+        for name in names:
+            self._backends.update(name, self._context.store.view(Node, name))
 
     def on_message(self, message: Message) -> None:
         return
@@ -202,6 +212,7 @@ class ServiceController:
 
     async def _converge(self, key: str) -> Result:
         """Plan and perform until nothing is left to do, or something has to be waited for."""
+        await self._machines.known()
         for _ in range(MAX_STEPS):
             match self._next_step(key):
                 case Done(message):

@@ -129,6 +129,9 @@ class Adapter:
     a run. `start` and `stop` come once; `reset` comes before each test.
     """
 
+    machine_marks: Collection[str] = ()
+    """The marks that `create_machines` gives, as `--machine-marks` has them; none where the
+    provider goes by marks of its own."""
     page_size: int = 0
     """The most routes or balancers in one answer of a list; 0 when lists come whole. The kit makes
     one more than this, so an emulator is best set to a small one."""
@@ -193,7 +196,7 @@ class Adapter:
         raise Untestable("the adapter creates no machines")
 
     def create_foreign_machine(self, name: str, owner: Owner) -> MaybeAsync[Machine]:
-        """A running machine that is not this cluster's, marked so."""
+        """A running machine that is not this cluster's: it has no mark, or another cluster's."""
         raise Untestable("the adapter creates no foreign machines")
 
     def stop_machine(self, machine: Machine) -> MaybeAsync[None]:

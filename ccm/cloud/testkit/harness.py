@@ -13,6 +13,7 @@ from ccm.cloud.interface import (
     CloudProvider,
     Instances,
     LoadBalancers,
+    MarksMachines,
     ProviderContext,
     Routes,
     Volumes,
@@ -63,6 +64,9 @@ class Harness:
         self.provider = load_provider(self.provider_name)
         self._started.append(self.provider)
         await self.provider.initialize(self.context(self.config))
+        instances: object = self.provider.instances
+        if isinstance(instances, MarksMachines):
+            instances.require_marks(self.adapter.machine_marks)
 
     async def close(self) -> None:
         while self._started:

@@ -2,11 +2,13 @@
 
 import asyncio
 import math
+from collections.abc import Mapping
 from itertools import count as count_from
 
 import pytest
 
 from ccm.cloud.gate import invoke
+from ccm.cloud.interface import MarksMachines
 from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Machine, Owner, Untestable
 from ccm.cloud.testkit.gate import NO_ANSWER, Interruption
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of
@@ -111,8 +113,29 @@ async def test_a_machine_without_our_mark_is_no_nodes_however_it_is_found(
 ) -> None:
     """A kubelet may write any machine's ID into its Node."""
     theirs = await invoke(harness.adapter.create_foreign_machine, "theirs", owner)
-    for asked in (node_of(theirs), node("hostile", theirs.provider_id), node(theirs.node)):
-        assert isinstance(await harness.describe_one(asked), Unknown)
+    (own,) = await harness.machines(1)
+    hostile = node("hostile", theirs.provider_id)
+    for asked in (node_of(theirs), hostile, node(theirs.node)):
+        answer = await harness.describe_one(asked)
+        assert isinstance(answer, Unknown)
+    check_machine(await harness.describe_one(node_of(own)), own)
+    instances: object = harness.instances
+    if isinstance(instances, MarksMachines) and instances.required_marks:
+        absent = node("never", harness.adapter.absent_provider_id())
+        verdicts: Mapping[str, str] = await harness.call(
+            instances.foreign, [hostile, node_of(own), absent, node("x", "other://1")]
+        )
+        assert verdicts.keys() == {"hostile", own.node}, "of others nothing is known"
+        assert verdicts["hostile"]
+        assert not verdicts[own.node]
+
+
+async def test_a_foreign_machine_of_a_nodes_name_takes_no_nodes_place(harness: Harness) -> None:
+    (own,) = await harness.machines(1)
+    theirs = await invoke(harness.adapter.create_foreign_machine, own.node, Owner.OTHER_CLUSTER)
+    if theirs.node != own.node:
+        raise Untestable("no two machines of this cloud have one name")
+    check_machine(await harness.describe_one(node(own.node)), own)
 
 
 @pytest.mark.parametrize("rest", ["", "/", "no such machine, or a list of them", "*"])

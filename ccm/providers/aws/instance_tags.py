@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from ccm.cloud.machines import foreign_text
 from ccm.errors import CloudError, Throttled
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import mapping, text
@@ -35,7 +36,7 @@ class InstanceTags:
             if request is None or mapping(record.get("State")).get("Name") in GONE_STATES:
                 continue
             if tag and not tag.is_on(there):
-                lacks = Unknown(f"instance {instance_id} lacks the tag {tag.key}")
+                lacks = Unknown(foreign_text(f"instance {instance_id}", [f"tag:{tag.key}"]))
                 answers[instance_id] = lacks if request.is_wanted else Instance(instance_id)
             elif not request.has_room(there):
                 answers[instance_id] = Unknown(f"instance {instance_id} has no room for the tags")

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from ccm.cloud.lookup import Lookup, look_up, one_answer
-from ccm.cloud.machines import confirmed, why_not_asked
+from ccm.cloud.machines import confirmed, foreign_text, why_not_asked
 from ccm.errors import CloudError
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, PowerState, Unknown
 from ccm.model.objects import Json, Node, mapping, objects, text
@@ -137,7 +137,8 @@ class AwsInstances:
         """A kubelet may write any ID: an instance that exists has to be this cluster's."""
         answer = read_instance(record, self._api.region, self._families)
         if isinstance(answer, Instance) and tag and not tag.is_on(read_tags(record.get("Tags"))):
-            return Unknown(f"instance {text(record.get('InstanceId'))} lacks the tag {tag.key}")
+            what = f"instance {text(record.get('InstanceId'))}"
+            return Unknown(foreign_text(what, [f"tag:{tag.key}"]))
         return answer
 
     def _with_labels(
@@ -204,6 +205,7 @@ def read_instance(record: Json, region: str, families: Sequence[str]) -> Answer:
         region=region,
         addresses=addresses,
         power=POWER_STATES.get(state, PowerState.UNKNOWN),
+        names=(text(record.get("PrivateDnsName")), instance_id),
     )
 
 

@@ -36,6 +36,7 @@ class Droplet:
     vpc: str
     private: tuple[str, ...]
     public: tuple[str, ...]  # IPv4 before IPv6
+    tags: frozenset[str] = frozenset()
 
     @property
     def addresses(self) -> tuple[NodeAddress, ...]:
@@ -62,6 +63,7 @@ class Droplet:
             region=self.region,
             addresses=self.addresses,
             power=POWER_STATES.get(self.status, PowerState.UNKNOWN),
+            names=(self.name,),
         )
 
 
@@ -121,10 +123,6 @@ class Droplets:
         """That these are Nodes' machines, as some list had them."""
         self._own.update(droplet_ids)
 
-    def may_be_ours(self, droplet: Droplet) -> bool:
-        """Whether it is in the cluster's VPC, if that is known."""
-        return self._vpc in ("", droplet.vpc.lower())
-
     async def why_token_is_foreign(
         self, asked: Collection[int], there: Collection[int] = ()
     ) -> str:
@@ -175,9 +173,10 @@ def read_droplet(record: Json) -> Droplet | None:
         status=text(record.get("status")),
         size=text(record.get("size_slug")),
         region=text(mapping(record.get("region")).get("slug")),
-        vpc=text(record.get("vpc_uuid")),
+        vpc=text(record.get("vpc_uuid")).lower(),
         private=tuple(_addresses(v4, "private")),
         public=(*_addresses(v4, "public"), *_addresses(v6, "public")),
+        tags=ids.tags_of(record),
     )
 
 

@@ -1,6 +1,6 @@
 """What DigitalOcean says about Nodes: one list for all of them, and three answers, never two."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ccm.cloud.machines import MachineLookup, join_reasons
 from ccm.errors import Denied, NotFound
@@ -16,9 +16,11 @@ class DropletInstances(MachineLookup[DropletList, Droplet]):
     """Looks Nodes up by the number in their provider ID, or by name while they have none."""
 
     provider_ids, batch_size, noun = ids.PROVIDER_IDS, BATCH, "droplet"
+    mark_kinds = "tag", "vpc"
 
-    def __init__(self, droplets: Droplets) -> None:
+    def __init__(self, droplets: Droplets, vpc_id: str = "") -> None:
         self._droplets = droplets
+        self.required_marks = frozenset([f"vpc:{vpc_id.lower()}"] if vpc_id else ())
         self._has_gpus = True  # until it is known that there are none
 
     def machine_of(self, provider_id: str) -> str:
@@ -37,14 +39,14 @@ class DropletInstances(MachineLookup[DropletList, Droplet]):
         """A request for 200 droplets, however many Nodes there are."""
         listed = await self._droplets.list()
         is_one_new = any(not node.provider_id for node in nodes)
-        is_one_missing = not all(self._candidates(node, listed) for node in nodes)
+        is_one_missing = not all(candidates(node, listed) for node in nodes)
         if is_one_missing or (is_one_new and self._has_gpus):
             self._has_gpus = await self._droplets.add_gpus(listed)
         return listed
 
     async def find(self, node: Node, listing: DropletList) -> Sequence[Droplet] | Answer:
         """In doubt a Node that has no ID yet gets none: a twin of its droplet may be missing."""
-        found = self._candidates(node, listing)
+        found = candidates(node, listing)
         if node.provider_id or len(found) > 1:
             return found
         why = join_reasons(listing.incomplete_reasons)
@@ -52,12 +54,8 @@ class DropletInstances(MachineLookup[DropletList, Droplet]):
             why = f"no droplet that the token may see has the name or address {node.name}"
         return Unknown(why) if why else found
 
-    def _candidates(self, node: Node, listing: DropletList) -> list[Droplet]:
-        if node.provider_id:
-            droplet = listing.by_id.get(ids.droplet_of(node.provider_id))
-            return [droplet] if droplet else []
-        called = listing.called(node.name)
-        return [one for one in called if self._droplets.may_be_ours(one)]
+    def marks(self, machine: Droplet) -> Collection[str]:
+        return {f"vpc:{machine.vpc}", *(f"tag:{tag}" for tag in machine.tags)}
 
     async def prepare(self, machines: Sequence[Droplet], listing: DropletList) -> None:
         self._droplets.remember({one.id for one in machines})
@@ -82,3 +80,11 @@ class DropletInstances(MachineLookup[DropletList, Droplet]):
         except NotFound as error:
             return Gone(str(error))
         return droplet.instance()
+
+
+def candidates(node: Node, listing: DropletList) -> list[Droplet]:
+    """The droplets that a Node may be."""
+    if node.provider_id:
+        droplet = listing.by_id.get(ids.droplet_of(node.provider_id))
+        return [droplet] if droplet else []
+    return listing.called(node.name)

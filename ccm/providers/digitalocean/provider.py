@@ -32,7 +32,7 @@ class DigitalOceanCloud(CloudProvider):
         droplets = Droplets(api, config.common.vpc_id)
         cluster_id = config.common.cluster_id
         cluster = Cluster(cluster_id or context.cluster_uid)
-        self.instances = DropletInstances(droplets)
+        self.instances = DropletInstances(droplets, config.common.vpc_id)
         self.load_balancers = DigitalOceanLoadBalancers(api, droplets, config, cluster)
         self.volumes = DigitalOceanVolumes(api)
         if config.firewall.name:

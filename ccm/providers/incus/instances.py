@@ -1,7 +1,7 @@
 """What Incus says about Nodes: one list for all, and three answers, never two."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ccm.cloud.machines import MachineLookup, join_reasons
 from ccm.errors import CloudError
@@ -22,6 +22,7 @@ class IncusInstances(MachineLookup[InstanceList, ListedInstance]):
     """Looks Nodes up by the UUID in their provider ID, or by name while they have none."""
 
     provider_ids, batch_size, noun = ids.PROVIDER_IDS, BATCH, "instance"
+    mark_kinds = "project", "profile", "network", "config"
 
     def __init__(
         self, apis: Sequence[IncusApi], inventory: Inventory, section: NodeSection
@@ -49,6 +50,15 @@ class IncusInstances(MachineLookup[InstanceList, ListedInstance]):
             found, reasons = listing.by_node.get(node.name, []), listing.incomplete_reasons
         is_one = len(found) == 1
         return Unknown(join_reasons(reasons)) if is_one and reasons else found
+
+    def marks(self, machine: ListedInstance) -> Collection[str]:
+        profiles = machine.record.get("profiles")
+        return {
+            f"project:{machine.project}",
+            *(f"profile:{name}" for name in (profiles if isinstance(profiles, list) else ())),
+            *(f"network:{nic.network}" for nic in machine.nics("")),
+            *(f"config:{key}={value}" for key, value in machine.expanded_config.items()),
+        }
 
     async def why_incomplete(self, nodes: Sequence[Node], listing: InstanceList) -> Sequence[str]:
         """Also a project that is not there for us any more."""
@@ -86,6 +96,7 @@ class IncusInstances(MachineLookup[InstanceList, ListedInstance]):
             # Without any a Node keeps those that it has.
             addresses=(*found, NodeAddress(AddressType.HOSTNAME, machine.name)) if found else (),
             power=PowerState.STOPPED if machine.is_stopped else PowerState.RUNNING,
+            names=(machine.node_name,),
             aliases=(
                 ids.provider_id(machine.project, machine.uuid),
                 ids.by_name(machine.name),

@@ -4,7 +4,7 @@ import asyncio
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from urllib.parse import quote
@@ -67,6 +67,7 @@ class OpenStackInstances(MachineLookup[Servers, Json]):
     """Looks Nodes up by name, as servers are named like their Nodes; what has an ID goes by it."""
 
     provider_ids, batch_size, noun = ids.PROVIDER_IDS, BATCH, "server"
+    mark_kinds = "network", "metadata"
 
     def __init__(self, api: OpenStackApi, networking: NetworkingSection, is_regional: bool) -> None:
         self._api, self._networking, self._is_regional = api, networking, is_regional
@@ -122,6 +123,13 @@ class OpenStackInstances(MachineLookup[Servers, Json]):
         if isinstance(found, Gone | Unknown):
             return found
         return await self.instance(node, found, servers)
+
+    def marks(self, machine: Json) -> Collection[str]:
+        metadata = mapping(machine.get("metadata")).items()
+        return {
+            *(f"network:{name}" for name in mapping(machine.get("addresses"))),
+            *(f"metadata:{key}={value}" for key, value in metadata),
+        }
 
     def label(self, machine: Json) -> str:
         return text(machine.get("id"))
@@ -196,6 +204,8 @@ def read_server(server: Json, networking: NetworkingSection, region: str) -> Ans
         region=label_value(region),
         addresses=addresses,
         power=PowerState.STOPPED if status in OFF else PowerState.RUNNING,
+        names=(text(server.get("name")),),
+        system_uuid=server_id,
     )
 
 

@@ -1,6 +1,6 @@
 """What Proxmox says about Nodes: one list of each cluster for all, and three answers, never two."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ccm.cloud.lookup import read_each
 from ccm.cloud.machines import MachineLookup
@@ -28,6 +28,7 @@ class ProxmoxInstances(MachineLookup[Search, Found]):
     """Looks Nodes up by the VMID or UUID in their provider ID, or by name while they have none."""
 
     provider_ids, batch_size = ids.PROVIDER_IDS, BATCH
+    mark_kinds = "tag", "pool"
 
     def __init__(self, inventories: Sequence[Inventory], config: ProxmoxConfig) -> None:
         self._inventories = {one.region: one for one in inventories}
@@ -106,6 +107,10 @@ class ProxmoxInstances(MachineLookup[Search, Found]):
                 return await listing.prove_uuid(uuid)
         return Unknown("a Node without a provider ID is never gone")
 
+    def marks(self, machine: Found) -> Collection[str]:
+        listed = machine.machine
+        return {f"pool:{listed.pool}", *(f"tag:{tag}" for tag in listed.tags)}
+
     async def instance(self, node: Node, found: Found, listing: Search) -> Answer:
         machine, region = found.machine, found.inventory.region
         identity = found.identity
@@ -125,6 +130,8 @@ class ProxmoxInstances(MachineLookup[Search, Found]):
             labels=labels,
             power=POWER_STATES.get(machine.status, PowerState.UNKNOWN),
             aliases=tuple(filter(None, (numbered, by_uuid))),
+            names=(machine.name,),
+            system_uuid=uuid,
         )
 
 

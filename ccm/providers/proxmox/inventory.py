@@ -40,6 +40,8 @@ class ListedMachine:
     cpus: int
     memory_bytes: int
     uptime: float  # seconds
+    pool: str = ""
+    tags: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -210,6 +212,8 @@ def read_machine(raw: Mapping[str, object]) -> ListedMachine | None:
         cpus=int(number(raw.get("maxcpu"))),
         memory_bytes=int(number(raw.get("maxmem"))),
         uptime=number(raw.get("uptime")),
+        pool=text(raw.get("pool")),
+        tags=tuple(re.split("[;, ]+", text(raw.get("tags")))),
     )
 
 

@@ -31,6 +31,7 @@ class SimulatedInstances(MachineLookup[Found, Instance]):
     """Looks Nodes up by provider ID, or by name while they have none."""
 
     provider_ids = PROVIDER_IDS
+    mark_kinds = ("label",)
 
     def __init__(self, api: SimulatedApi, batch_size: int) -> None:
         self.batch_size = batch_size
@@ -65,6 +66,9 @@ class SimulatedInstances(MachineLookup[Found, Instance]):
 
     async def instance(self, node: Node, machine: Instance, listing: Found) -> Answer:
         return machine
+
+    def marks(self, machine: Instance) -> Collection[str]:
+        return {f"label:{key}={value}" for key, value in machine.labels.items()}
 
     def label(self, machine: Instance) -> str:
         return machine.provider_id
@@ -124,6 +128,7 @@ def read_machine(fields: Mapping[str, object]) -> Answer:
         addresses=addresses,
         labels={key: value for key, value in labels.items() if isinstance(value, str)},
         power=POWER_STATES.get(power, PowerState.UNKNOWN),
+        names=(text(fields.get("name")),),
     )
 
 

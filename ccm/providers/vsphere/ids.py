@@ -22,10 +22,3 @@ def read_uuid(written: str) -> str:
     """A UUID in small letters; empty when it is none."""
     uuid = written.strip().lower()
     return uuid if UUID.fullmatch(uuid) else ""
-
-
-def swapped(uuid: str) -> str:
-    """With the bytes of its first three groups backwards: many guests read their own UUID so."""
-    first, second, third, rest = uuid.split("-", 3)
-    turned = (bytes.fromhex(group)[::-1].hex() for group in (first, second, third))
-    return "-".join((*turned, rest))

@@ -1,18 +1,19 @@
 """What vCenter says about Nodes: one read of each for all of them, and three answers, never two."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from urllib.parse import unquote
 
 from ccm.cloud.lookup import read_each
 from ccm.cloud.machines import MAX_REASONS, MachineLookup
 from ccm.errors import CloudError
-from ccm.model.cloud import Answer, Instance, NodeAddress, Unknown
+from ccm.model.cloud import Answer, Instance, NodeAddress, Unknown, swapped_uuid
 from ccm.model.objects import Node
 from ccm.providers.vsphere import ids
 from ccm.providers.vsphere.addresses import NoAddress, addresses_of
 from ccm.providers.vsphere.config import VsphereConfig
 from ccm.providers.vsphere.guest_os import guest_os
-from ccm.providers.vsphere.inventory import InventoryReader, Machine
+from ccm.providers.vsphere.inventory import InventoryReader, Machine, machine_parents
 from ccm.providers.vsphere.search import Found, Search
 from ccm.providers.vsphere.tags import Tag, TagReader
 from ccm.providers.vsphere.vcenter import VCenterApi
@@ -21,12 +22,19 @@ from ccm.providers.vsphere.zones import Topology, chains_of, topology_of
 log = logging.getLogger(__name__)
 
 BATCH = 500  # Nodes; a read has all machines anyway
+PLACE_KINDS = {
+    "Folder": "folder",
+    "Datacenter": "datacenter",
+    "ClusterComputeResource": "cluster",
+    "ResourcePool": "pool",
+}
 
 
 class VsphereInstances(MachineLookup[Search, Found]):
     """Looks Nodes up by the UUID in their provider ID; new ones by the kubelet's, or by name."""
 
     provider_ids, batch_size = ids.PROVIDER_IDS, BATCH
+    mark_kinds = tuple(PLACE_KINDS.values())
 
     def __init__(self, apis: Sequence[VCenterApi], config: VsphereConfig) -> None:
         self._readers = {api.name: InventoryReader(api) for api in apis}
@@ -38,7 +46,7 @@ class VsphereInstances(MachineLookup[Search, Found]):
     def machine_of(self, provider_id: str) -> str:
         """By its UUID in small letters, whichever order of bytes it is written in."""
         uuid = ids.parse(provider_id)
-        return ids.by_uuid(min(uuid, ids.swapped(uuid))) if uuid else ""
+        return ids.by_uuid(min(uuid, swapped_uuid(uuid))) if uuid else ""
 
     async def missing_permissions(self) -> list[str]:
         """The rights that the logins lack, by vCenter, and what they do not see besides."""
@@ -95,6 +103,16 @@ class VsphereInstances(MachineLookup[Search, Found]):
                 )
         return topologies
 
+    def marks(self, machine: Found) -> Collection[str]:
+        """All that it is in, from the inside out."""
+        inventory = machine.inventory
+        return {
+            f"{PLACE_KINDS[place.kind]}:{unquote(place.name)}"
+            for start in machine_parents(machine.machine)
+            for place in inventory.chain(start)
+            if place.kind in PLACE_KINDS
+        }
+
     async def instance(self, node: Node, found: Found, listing: Search) -> Answer:
         """A new Node waits until all is known of it; one that is initialized keeps what it has."""
         machine, addresses = found.machine, tuple[NodeAddress, ...]()
@@ -123,6 +141,8 @@ class VsphereInstances(MachineLookup[Search, Found]):
             region=topology.region,
             addresses=addresses,
             power=machine.power,
+            names=(machine.name, *machine.guest_names()),
+            system_uuid=machine.uuid,
         )
 
     def _log_once(self, node: str, why: str) -> None:

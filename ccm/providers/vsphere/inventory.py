@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from pyVmomi import vim, vmodl
 
 from ccm.errors import CloudError
-from ccm.model.cloud import PowerState
+from ccm.model.cloud import PowerState, swapped_uuid
 from ccm.model.objects import text
 from ccm.providers.vsphere import ids
 from ccm.providers.vsphere.soap import NoSuchObject
@@ -232,7 +232,7 @@ class InventoryReader:
 
     async def _look_again(self, session: Session, uuid: str) -> str:
         content, call = self.api.content, self.api.call
-        for written in dict.fromkeys((uuid, ids.swapped(uuid))):
+        for written in dict.fromkeys((uuid, swapped_uuid(uuid))):
             find = (content.searchIndex, "FindAllByUuid", None, written, True, False)
             if found := await call(session, *find):
                 return f"{self.name} has {found[0]._moId} with UUID {written}, and does not list it"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ccm.cloud.machines import join_reasons
 from ccm.errors import CloudError
-from ccm.model.cloud import Answer, Gone, Unknown
+from ccm.model.cloud import Answer, Gone, Unknown, swapped_uuid
 from ccm.model.objects import Node
 from ccm.providers.vsphere import ids
 from ccm.providers.vsphere.inventory import Inventory, InventoryReader, Machine
@@ -44,7 +44,7 @@ class Search:
 
     def by_uuid(self, uuid: str) -> list[Found]:
         """The machines with this UUID, in the order of bytes that there is one for."""
-        return self._with_uuid(uuid) or self._with_uuid(ids.swapped(uuid))
+        return self._with_uuid(uuid) or self._with_uuid(swapped_uuid(uuid))
 
     async def why_incomplete(self) -> list[str]:
         """Why a machine may be missing in what was read."""
@@ -64,7 +64,7 @@ class Search:
     def by_node(self, node: Node) -> Sequence[Found] | Answer:
         """The one machine that is a new Node's; it is never called gone."""
         uuid = ids.read_uuid(node.system_uuid)
-        forms = dict.fromkeys((uuid, ids.swapped(uuid))) if uuid else ()
+        forms = dict.fromkeys((uuid, swapped_uuid(uuid))) if uuid else ()
         found = [one for form in forms for one in self._with_uuid(form) if self._is_ours(one)]
         found = found or self._called(node.name)
         if len(found) > 1:
@@ -72,7 +72,7 @@ class Search:
         if not found:
             return Unknown(self._why_not_found(node))
         one = found[0]
-        if uuid and one.machine.uuid not in (uuid, ids.swapped(uuid), ""):
+        if uuid and one.machine.uuid not in (uuid, swapped_uuid(uuid), ""):
             has = f"has UUID {one.machine.uuid}, and the kubelet read {uuid}"
             return Unknown(f"machine {one} is called like the Node, and is another one: it {has}")
         if not uuid and self._failed:

@@ -1,5 +1,8 @@
 """Two Nodes that name one machine: the older one keeps everything, the newer one gets an Event."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from ccm.controllers import NODE
@@ -14,7 +17,12 @@ from .world import World, world
 pytestmark = pytest.mark.virtual_time
 
 OLDER, OLD, NEW = (created(f"{year}-01-01T00:00:00Z") for year in (2024, 2025, 2026))
+UUID = "a1b2c3d4-0000-4000-8000-00000000000b"
 MACHINE = machine("fake://1", "InternalIP 10.0.0.1")
+
+
+def with_system_uuid(uuid: str) -> Tweak:
+    return lambda raw: raw["status"].update(nodeInfo={"systemUUID": uuid})
 
 
 async def sync(w: World, key: str) -> str:
@@ -37,11 +45,11 @@ async def test_a_newer_node_on_the_machine_of_another_stays_as_it_is() -> None:
     hostile = node(tainted, with_provider_id("fake://1"), NEW, name="0-hostile")
     async with world() as w:
         w.put(victim, hostile, answer=MACHINE)
-        assert "older and has the same machine" in await sync(w, "0-hostile")
+        assert "has the same machine and is older" in await sync(w, "0-hostile")
         assert await sync(w, "victim") == "initialized"
         assert is_untouched(w, hostile)
         kinds = {(reason, message.partition(":")[0]) for _, reason, message in await w.events()}
-        reported = "DuplicateProviderID", "Node victim is older and has the same machine"
+        reported = "DuplicateProviderID", "Node victim has the same machine and is older"
         assert kinds == {reported, ("Synced", "Node synced successfully")}
         w.cluster.remove("Node", "victim")
         assert "0-hostile" in w.feed()
@@ -74,14 +82,14 @@ async def test_a_node_without_an_id_gets_no_machine_that_an_older_one_has(
         asked = node(tainted, age, name="named")
         w.put(asked, answer=MACHINE)
         if is_refused:
-            with pytest.raises(CloudError, match="Node other is older"):
+            with pytest.raises(CloudError, match="Node other has the same machine and is older"):
                 await sync(w, "named")
             assert is_untouched(w, asked)
             assert [reason for _, reason, _ in await w.events()] == ["DuplicateProviderID"]
         else:
             assert await sync(w, "named") == "initialized"
             assert "other" in w.feed()
-            assert "Node named is older" in await sync(w, "other")
+            assert "Node named has the same machine and is older" in await sync(w, "other")
 
 
 def test_the_oldest_of_several_holds_a_machine_however_its_id_is_written() -> None:
@@ -101,13 +109,37 @@ def test_the_oldest_of_several_holds_a_machine_however_its_id_is_written() -> No
     assert holders.holder("c") == ""
 
 
+@pytest.mark.parametrize("has_id", [True, False])
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({"names": ("owner.example",)}, id="name"),
+        pytest.param({"names": ("x",), "system_uuid": UUID}, id="uuid"),
+    ],
+)
+async def test_a_node_that_claimed_a_machine_first_keeps_its_own_node_from_nothing(
+    said: dict[str, Any], has_id: bool
+) -> None:
+    """The cloud says whose it is; who came first counts where it does not."""
+    instance = replace(MACHINE, **said)
+    claimant = node(tainted, with_provider_id("fake://1"), OLD, name="claimant")
+    tweaks = (with_provider_id("fake://1"),) if has_id else ()
+    owner = node(tainted, with_system_uuid(UUID.upper()), NEW, *tweaks, name="owner")
+    async with world() as w:
+        w.put(claimant, owner, answer=instance)
+        assert await sync(w, "owner") == "initialized"
+        w.feed()
+        assert "Node owner has the same machine and fits" in await sync(w, "claimant")
+        assert is_untouched(w, claimant)
+
+
 async def test_a_machine_that_the_cloud_knows_by_another_id_as_well_is_one() -> None:
     """Its VMID and its UUID, say."""
     async with world() as w:
         w.put(node(with_provider_id("fake://1"), OLD, name="old"), answer=MACHINE)
         asked = node(tainted, with_provider_id("fake://uuid-of-1"), NEW, name="new")
         w.put(asked, answer=Instance("fake://uuid-of-1", aliases=("fake://1", "fake://uuid-of-1")))
-        with pytest.raises(CloudError, match="Node old is older"):
+        with pytest.raises(CloudError, match="Node old has the same machine and is older"):
             await sync(w, "new")
         assert is_untouched(w, asked)
 

@@ -4,6 +4,7 @@ import pytest
 
 from tests.integration.route.cloud import FakeRoutes
 from tests.integration.route.world import World, successor, world
+from tests.support.cloud import MarkedMachines
 from tests.support.nodes import (
     changed,
     created,
@@ -109,6 +110,19 @@ async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
         assert list(w.cloud.routes.values()) == ["0-hostile"]
 
 
+async def test_a_node_on_a_foreign_machine_gets_no_route_and_keeps_no_other_from_its_own() -> None:
+    machines = MarkedMachines({"hostile": "machine 7 does not belong to this cluster"})
+    async with world(routed("hostile", A4), routed("own", B4), instances=machines) as w:
+        w.cloud.put(A4, "hostile")  # from before machines had to have marks
+        await w.settle()
+        assert w.cloud.routes == {B4: "own"}
+        w.cluster.put(routed("late", C4))
+        await w.settle()
+        assert w.cloud.routes == {B4: "own", C4: "late"}
+        told = await w.reported()
+        assert {(name, reason) for name, reason, _ in told} == {("hostile", "ForeignMachine")}
+
+
 async def test_a_newer_node_on_the_machine_of_another_gets_no_route() -> None:
     """Nor does it become the target of a route that leads to this machine."""
     victim = routed("victim", A4, tweaks=(OLD,))
@@ -123,7 +137,7 @@ async def test_a_newer_node_on_the_machine_of_another_gets_no_route() -> None:
         assert network_condition(w.cluster.node("0-hostile")) == {}
         ((name, reason, message),) = await w.reported()
         assert (name, reason) == ("0-hostile", "DuplicateProviderID")
-        assert "Node victim is older" in message
+        assert "Node victim has the same machine and is older" in message
         w.cluster.remove("Node", "victim")
         await w.settle()
         assert w.cloud.routes == {B4: "victim", C4: "c"}

@@ -10,7 +10,7 @@ from typing import Any
 from ccm.errors import CloudError, KubernetesError, NotLeading, Refused, RetryAfter
 from ccm.model.objects import Node
 from tests.integration.route.cloud import FakeRoutes
-from tests.support.cloud import new_provider
+from tests.support.cloud import Inventory, new_provider
 from tests.support.cluster import Cluster
 from tests.support.context import SETTINGS
 from tests.support.deadlines import within
@@ -33,10 +33,17 @@ class World(ControllerWorld):
 
     controller: RouteController
 
-    def __init__(self, cluster: Cluster, cloud: FakeRoutes, **flags: Any) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        cloud: FakeRoutes,
+        instances: Inventory | None = None,
+        **flags: Any,
+    ) -> None:
         self.cloud = cloud
         settings = replace(SETTINGS, cluster_cidr=CLUSTER, **flags)
-        super().__init__(module, new_provider(routes=cloud), cluster=cluster, settings=settings)
+        provider = new_provider(routes=cloud, instances=instances)
+        super().__init__(module, provider, cluster=cluster, settings=settings)
         cloud.before_call = self.permission.check
         self.results: dict[str, Result] = {}
         self.failures: dict[str, Exception] = {}
@@ -98,11 +105,13 @@ class World(ControllerWorld):
 
 
 @asynccontextmanager
-async def world(*nodes: Node, cloud: FakeRoutes | None = None) -> AsyncIterator[World]:
+async def world(
+    *nodes: Node, cloud: FakeRoutes | None = None, instances: Inventory | None = None
+) -> AsyncIterator[World]:
     """A cluster of these Nodes, whose route controller runs until the end of the block."""
     cluster = Cluster()
     cluster.put(*nodes)
-    async with World(cluster, cloud or FakeRoutes()).running() as made:
+    async with World(cluster, cloud or FakeRoutes(), instances).running() as made:
         yield made
         assert made.cloud.surprises == []
 

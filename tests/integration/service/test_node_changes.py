@@ -8,7 +8,9 @@ import pytest
 
 from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
+from ccm.model.cloud import Instance
 from ccm.model.objects import SHUTDOWN_TAINT
+from tests.support.cloud import Inventory, MarkedMachines
 from tests.support.context import TIMINGS
 from tests.support.deadlines import within
 from tests.support.nodes import Tweak, created, labelled, with_provider_id
@@ -75,6 +77,35 @@ async def test_a_newer_node_on_the_machine_of_another_is_no_backend() -> None:
         await w.remove("Node", "n1")
         await w.rest()
         assert updates(w) == [("a", "0-hostile", "n2")]
+
+
+async def test_of_two_nodes_on_one_machine_the_one_that_the_cloud_names_is_the_backend() -> None:
+    """Whoever came first: a kubelet may write any ID before the machine's own Node is there."""
+    old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    hostile, owner = (
+        node(name, age, with_provider_id("fake://n1")) for name, age in (("0", old), ("n1", new))
+    )
+    machines = Inventory()
+    machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("n1.example",)))
+    async with running_with(hostile, service(), instances=machines) as w:
+        await w.rest()
+        await w.put(owner)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1")
+
+
+async def test_a_node_on_a_foreign_machine_is_no_backend_and_keeps_no_other_out() -> None:
+    machines = MarkedMachines({"0-hostile": "machine 0 does not belong to this cluster"})
+    hostile, own, late = (
+        node(name, with_provider_id(f"fake://{name}")) for name in ("0-hostile", "n1", "n2")
+    )
+    async with running_with(hostile, own, service(), instances=machines) as w:
+        await until(lambda: w.balancers.named("ensure"))
+        assert {call[2:] for call in w.balancers.named("ensure")} == {("n1",)}
+        machines.failures = [CloudError("boom")]
+        await w.put(late)
+        await until(lambda: updates(w))
+        assert updates(w) == [("web", "n1", "n2")]
 
 
 @row("SN2")

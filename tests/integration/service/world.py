@@ -11,7 +11,7 @@ from ccm.decide.backoff import Backoff
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
-from tests.support.cloud import new_provider
+from tests.support.cloud import Inventory, new_provider
 from tests.support.cluster import Cluster
 from tests.support.context import SETTINGS, TIMINGS
 from tests.support.context import running as under_runner
@@ -70,6 +70,7 @@ class World(ControllerWorld):
         ensure: Iterable[Exception] = (),
         kube: Kube | None = None,
         timings: Timings = TIMINGS,
+        instances: Inventory | None = None,
         **settings: Any,
     ) -> None:
         self.balancers = balancers or Balancers()
@@ -77,7 +78,7 @@ class World(ControllerWorld):
         flags = replace(SETTINGS, **settings)
         super().__init__(
             module,
-            new_provider(load_balancers=self.balancers),
+            new_provider(load_balancers=self.balancers, instances=instances),
             cluster=cluster,
             kube=kube,
             settings=flags,

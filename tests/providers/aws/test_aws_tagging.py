@@ -168,7 +168,7 @@ async def test_what_cannot_be_tagged_says_why_and_holds_up_no_other(aws: Aws) ->
     async with working(aws) as work:
         work.put(**provider_ids([*machines, {"InstanceId": "i-0123456789"}]))
         reasons = (await work.rest(1, pending=4))["reasons"]
-    assert f"lacks the tag {MARK}" in reasons[foreign["InstanceId"]]
+    assert f"lacks tag:{MARK}" in reasons[foreign["InstanceId"]]
     assert "no room" in reasons[full["InstanceId"]]
     assert "EC2 has no instance" in reasons[gone["InstanceId"]]
     assert "EC2 has no instance" in reasons["i-0123456789"]

@@ -44,6 +44,7 @@ class DigitalOceanAdapter(PatientAdapter):
     """Every request and answer has to keep to DigitalOcean's contract as well."""
 
     fault_kinds = tuple(FAULTS)
+    machine_marks = ("tag:kit",)
     page_size = PAGE
 
     def __init__(self) -> None:
@@ -90,10 +91,11 @@ class DigitalOceanAdapter(PatientAdapter):
     # Machines
 
     def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
-        return [machine_of(self.cloud.add_droplet(name)) for name in names]
+        return [machine_of(self.cloud.add_droplet(name, tags=["kit"])) for name in names]
 
     def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
-        raise Untestable("droplets carry no mark of a cluster")
+        tags = [] if owner is Owner.NOBODY else ["another"]
+        return machine_of(self.cloud.add_droplet(name, tags=tags))
 
     def stop_machine(self, machine: Machine) -> None:
         self.cloud.droplets[number_of(machine)]["status"] = "off"

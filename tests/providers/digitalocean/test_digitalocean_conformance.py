@@ -9,7 +9,6 @@ from tests.integration.testkit.kit_run import check_kit
 pytestmark = pytest.mark.timeout(600)
 
 SKIPPED = {
-    "droplets carry no mark of a cluster",
     "a name with the Service's UID is upstream's mark",
     "the adapter names no SDK",
     "this provider reads each load balancer by itself",

@@ -49,6 +49,9 @@ FAULTS: dict[FaultKind, Rule] = {
 }
 
 
+FOREIGN = "foreign-1"
+
+
 class IncusAdapter(PatientAdapter):
     """Instances are kept from test to test, as each takes half a second to make."""
 
@@ -56,6 +59,8 @@ class IncusAdapter(PatientAdapter):
     has_http_checks = False
     routes_end_with_machines = True
     call_timeout = CALL_TIMEOUT
+
+    machine_marks = ("config:user.zone=zone-a",)
 
     def __init__(self) -> None:
         self._running = ExitStack()
@@ -86,6 +91,8 @@ class IncusAdapter(PatientAdapter):
     def reset(self) -> bytes:
         self.clear_fault()
         self._used.clear()
+        if any(one["name"] == FOREIGN for one in self.lab.get("/instances", recursion=1)):
+            self.lab.remove(FOREIGN)
         for one in self._balancers():
             self.lab.delete(f"{self._path}/{one['listen_address']}")
         routed = [one["name"] for one in self._spares() if MARK in one["config"] or one["devices"]]
@@ -129,7 +136,8 @@ class IncusAdapter(PatientAdapter):
         return [machine_of(self.lab.instance(name), self.lab.addresses(name)) for name in chosen]
 
     def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
-        raise Untestable("instances carry no mark of a cluster")
+        self.lab.create(FOREIGN, config={} if owner is Owner.NOBODY else {"user.zone": "zone-b"})
+        return machine_of(self.lab.instance(FOREIGN), self.lab.addresses(FOREIGN))
 
     def stop_machine(self, machine: Machine) -> None:
         self.lab.set_state([machine.node], "stop")

@@ -11,7 +11,6 @@ from tests.support.running import long
 pytestmark = [long, pytest.mark.timeout(3600)]
 
 SKIPPED = {
-    "instances carry no mark of a cluster",
     "no two machines of this cloud have one name",
     "the adapter names no SDK",
     "lists come whole from this cloud",

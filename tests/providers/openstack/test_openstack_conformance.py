@@ -29,7 +29,6 @@ PARTS = {
     "broken off deletions of load balancers": (NOVA, DELETION),
 }
 SKIPPED = {
-    "servers carry no mark of a cluster",
     "what leads a Node's network to it without a mark is upstream's route",
     "the adapter names no SDK",
     "this provider reads each load balancer by itself",

@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ccm.cloud.testkit.adapter import FaultKind, Machine, Owner, Untestable
+from ccm.cloud.testkit.adapter import FaultKind, Machine, Owner
 from ccm.providers.proxmox.instances import ProxmoxInstances
 from tests.providers.patience import HUGE_ERROR, PatientAdapter
 from tests.providers.proxmox.served import Served, config_of
@@ -27,6 +27,7 @@ class ProxmoxAdapter(PatientAdapter):
     """A new VMID for every machine, whatever the test."""
 
     fault_kinds = tuple(FAULTS)
+    machine_marks = ("tag:kit",)
 
     def __init__(self) -> None:
         self._running = ExitStack()
@@ -61,17 +62,17 @@ class ProxmoxAdapter(PatientAdapter):
         self.pve.fault = {}
 
     def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
-        return [self._create(next(self._vmids), name) for name in names]
+        return [self._create(next(self._vmids), name, "kit;worker") for name in names]
 
-    def _create(self, vmid: int, name: str) -> Machine:
+    def _create(self, vmid: int, name: str, tags: str) -> Machine:
         uuid = f"{vmid:08d}-0000-4000-8000-000000000000"
-        self.pve.add(vmid, name, uuid)
+        self.pve.add(vmid, name, uuid, config={"tags": tags} if tags else {})
         aliases = f"proxmox:///{vmid}", f"proxmox://{uuid}"
         provider_id = f"proxmox://one/{vmid}"
         return Machine(name, provider_id, "4VCPU-8GB", "pve1", "one", aliases=aliases)
 
     def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
-        raise Untestable("machines carry no mark of a cluster")
+        return self._create(next(self._vmids), name, "" if owner is Owner.NOBODY else "another")
 
     def stop_machine(self, machine: Machine) -> None:
         self.pve.vm(vmid_of(machine)).status = "stopped"

@@ -9,7 +9,6 @@ from tests.integration.testkit.kit_run import INSTANCES_ONLY, check_kit
 pytestmark = pytest.mark.timeout(600)
 
 SKIPPED = INSTANCES_ONLY | {
-    "machines carry no mark of a cluster",
     "the adapter names no SDK",
     "lists come whole from this cloud",
 }

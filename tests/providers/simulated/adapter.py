@@ -16,7 +16,6 @@ from ccm.cloud.testkit.adapter import (
     ObservedBalancer,
     ObservedRoute,
     Owner,
-    Untestable,
 )
 from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
@@ -45,6 +44,7 @@ KINDS = ("machines", "load_balancers", "routes", "volumes")
 class SimulatedAdapter(PatientAdapter):
     """Works on the admin surface, which neither counts nor fails."""
 
+    machine_marks = (f"label:cluster={CLUSTER}",)
     page_size = PAGE
     fault_kinds = tuple(FAULTS)
     sdk_modules = ("aiohttp", "ccm.sandbox")
@@ -97,11 +97,17 @@ class SimulatedAdapter(PatientAdapter):
 
     async def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
         async with self._admin() as admin:
-            wanted = [records.Machine(name, zone="zone-b", type="large") for name in names]
+            ours = {"cluster": CLUSTER}
+            wanted = [
+                records.Machine(one, zone="zone-b", type="large", labels=ours) for one in names
+            ]
             return [_machine(made) for made in await admin.add(wanted)]
 
-    def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
-        raise Untestable("machines of this cloud carry no mark")
+    async def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
+        labels = {} if owner is Owner.NOBODY else {"cluster": "another"}
+        async with self._admin() as admin:
+            (made,) = await admin.add([records.Machine(name, labels=labels)])
+        return _machine(made)
 
     async def stop_machine(self, machine: Machine) -> None:
         async with self._admin() as admin:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ccm.cloud.testkit.adapter import FaultKind, Machine, Owner, Untestable
-from ccm.providers.vsphere.ids import swapped
+from ccm.model.cloud import swapped_uuid
 from ccm.providers.vsphere.instances import VsphereInstances
 from tests.labs.vsphere.lab import Lab, running_lab
 from tests.providers.patience import PatientAdapter
@@ -79,6 +79,6 @@ class VsphereAdapter(PatientAdapter):
 
 def machine_of(made: dict[str, Any]) -> Machine:
     """What the provider is to say of a machine that the lab made, whatever its Node is called."""
-    aliases = f"vsphere://{made['uuid'].upper()}", f"vsphere://{swapped(made['uuid'])}"
+    aliases = f"vsphere://{made['uuid'].upper()}", f"vsphere://{swapped_uuid(made['uuid'])}"
     kind = "vsphere-vm.cpu-4.mem-8gb.os-other"
     return Machine(made["name"], f"vsphere://{made['uuid']}", kind, aliases=aliases)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ccm.model.cloud import AddressType, Gone, PowerState
-from ccm.providers.vsphere.ids import swapped
+from ccm.model.cloud import AddressType, Gone, PowerState, swapped_uuid
 from tests.labs.vsphere.lab import Lab, config_of, nic
 from tests.providers.vsphere.conftest import Started, node_of, node_with
 
@@ -22,7 +21,7 @@ async def test_an_id_in_capitals_and_with_blanks_is_the_same(
     provider_id = written.format(made["uuid"].upper())
     assert (await cloud.known(node_with("node-1", "", provider_id))).provider_id == provider_id
     machine_of = cloud.instances.machine_of  # type: ignore[union-attr]
-    assert machine_of(provider_id) == machine_of(f"vsphere://{swapped(made['uuid'])}") != ""
+    assert machine_of(provider_id) == machine_of(f"vsphere://{swapped_uuid(made['uuid'])}") != ""
     assert machine_of("vsphere://odd") == ""
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ccm.kube.client import Kube
+from ccm.model.cloud import swapped_uuid
 from ccm.model.objects import PROVIDED_NODE_IP
-from ccm.providers.vsphere.ids import swapped
 from ccm.sandbox.kubelets import registration
 from tests.e2e.conftest import api, cluster
 from tests.labs.vsphere.lab import LABELS, Lab
@@ -46,7 +46,9 @@ class Whole(RealNodes):
         """What the kubelet on a machine does first; most read their UUID turned around."""
         node = registration(name_of(number))
         uuid = machine["uuid"]
-        node["status"]["nodeInfo"]["systemUUID"] = swapped(uuid) if number % 3 else uuid.upper()
+        node["status"]["nodeInfo"]["systemUUID"] = (
+            swapped_uuid(uuid) if number % 3 else uuid.upper()
+        )
         if node_ip:
             node["metadata"]["annotations"] = {PROVIDED_NODE_IP: node_ip}
         await self.api.post(NODES, node)

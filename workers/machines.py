@@ -1,0 +1,159 @@
+"""Whose the machines of Nodes are, for what leads traffic to them: the cluster's, and one Node's.
+
+A kubelet may write any provider ID into its Node, and register without the taint that keeps work
+off it. Nodes with a machine that lacks the marks of `--machine-marks` get no route and no balancer,
+and of several Nodes with one machine only the one that fits what the cloud says of it does.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from ccm.cloud.gate import call
+from ccm.cloud.interface import MarksMachines
+from ccm.decide.budget import Priority
+from ccm.decide.claims import rightful_node
+from ccm.errors import CloudError, NotLeading
+from ccm.model.cloud import Instance
+from ccm.model.objects import Node
+from workers.controller import ControllerContext
+from workers.store import MachineHolders
+
+log = logging.getLogger(__name__)
+
+RECHECK = 60.0  # seconds after which the cloud is asked again about Nodes that are left out
+FOREIGN = "ForeignMachine"  # reason of Events
+NOT_YET = "the cloud was not asked yet whether its machine is the cluster's"
+
+
+def settle(
+    holders: MachineHolders, machine: Instance, read: Callable[[Collection[str]], Sequence[Node]]
+) -> set[str]:
+    """Give a machine to the Node that fits what the cloud says; those for whom that is news."""
+    provider_ids = (machine.provider_id, *machine.aliases)
+    rightful = rightful_node(read(holders.claimants(provider_ids)), machine)
+    return holders.settle(rightful, provider_ids) if rightful else set()
+
+
+class NodeMachines:
+    """Asks the cloud about the machines of Nodes where that is needed, and keeps what it says.
+
+    Without required marks and without contested machines no call is made. `on_verdict` is called
+    with the names of Nodes about which something is known now that was not before.
+    """
+
+    def __init__(
+        self, context: ControllerContext, on_verdict: Callable[[Collection[str]], None]
+    ) -> None:
+        self._context, self._on_verdict = context, on_verdict
+        part: object = context.provider.instances
+        self._instances = context.provider.instances
+        self._marked = part if isinstance(part, MarksMachines) and part.required_marks else None
+        self._holders = MachineHolders(self._instances.machine_of if self._instances else str)
+        self._identities: dict[str, tuple[str, ...]] = {}  # of Nodes with a machine here, by name
+        self._verdicts: dict[str, str] = {}  # why not, by name; empty where nothing speaks against
+        self._waiting = set[str]()  # names of Nodes that were not asked about
+        self._contested = set[str]()
+        self._wake, self._asked = asyncio.Event(), asyncio.Event()
+        self._error: CloudError | None = None
+
+    def update(self, name: str, node: Node | None) -> set[str]:
+        """Take in a Node, or that there is none; the others of its machines, old and new."""
+        provider_ids = self._context.provider.provider_ids
+        is_here = node is not None and provider_ids.fullmatch(node.provider_id) is not None
+        identity = node.cloud_identity if node and is_here else ()
+        if self._identities.get(name, ()) != identity:
+            self._identities.pop(name, None)
+            self._verdicts.pop(name, None)
+            self._waiting.discard(name)
+            if identity:
+                self._identities[name] = identity
+                if self._marked:
+                    self._waiting.add(name)
+                    self._wake.set()
+        others = self._holders.update(name, node)
+        if self._holders.is_contested(name):
+            self._contested.add(name)
+            self._wake.set()
+        return others
+
+    def why_not(self, name: str) -> str:
+        """Why nothing may lead to this Node's machine; empty when it may."""
+        if name in self._waiting:
+            return NOT_YET
+        return self._verdicts.get(name, "") or self._holders.why_not(name)
+
+    def is_duplicate(self, name: str) -> bool:
+        """Whether another Node has this one's machine."""
+        return bool(self._holders.holder(name))
+
+    async def known(self) -> None:
+        """Return once the cloud was asked about every Node; raises `CloudError` while it fails."""
+        while self._waiting:
+            if self._error:
+                raise CloudError(f"which machines are the cluster's is not known: {self._error}")
+            await self._asked.wait()
+
+    async def run(self) -> None:
+        """Ask whenever there is something to ask, until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(RECHECK):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            await self._context.performer.permission.wait()
+            try:
+                self._on_verdict(await self._check_marks() | await self._settle())
+                self._error = None
+            except NotLeading:
+                self._wake.set()
+            except CloudError as error:
+                log.warning("machines of nodes not checked", extra={"why": str(error)})
+                self._error = error
+                await asyncio.sleep(self._context.timings.throttled_refresh_retry)
+                self._wake.set()
+            finally:
+                self._asked.set()
+                self._asked.clear()
+
+    async def _check_marks(self) -> set[str]:
+        """Ask about those that wait, and again about those that are left out or were not found."""
+        left_out = {name for name in self._identities if self._verdicts.get(name, NOT_YET)}
+        nodes = self._nodes(self._waiting | left_out)
+        if not self._marked or not nodes:
+            return set()
+        asked = {node.name: node.cloud_identity for node in nodes}
+        found: Mapping[str, str] = await call(Priority.NODE_INIT, self._marked.foreign, nodes)
+        news = set[str]()
+        for name, identity in asked.items():
+            if self._identities.get(name) != identity:
+                continue  # it is another one by now
+            why = found.get(name, "")  # a machine that is not found is no other cluster's
+            if name in self._waiting or why != self._verdicts.get(name, ""):
+                news.add(name)
+                if why:
+                    log.warning("node left out", extra={"node": name, "why": why})
+            self._waiting.discard(name)
+            if name in found:
+                self._verdicts[name] = why
+        return news
+
+    async def _settle(self) -> set[str]:
+        """Ask about machines that several Nodes name."""
+        contested, self._contested = self._contested, set()
+        nodes = [one for one in self._nodes(contested) if self._holders.is_contested(one.name)]
+        if not nodes or not self._instances:
+            return set()
+        answers = await call(Priority.NODE_INIT, self._instances.describe, nodes)
+        news = set[str]()
+        for node in nodes:
+            if isinstance(answer := answers.get(node.name), Instance):
+                news |= settle(self._holders, answer, self._nodes)
+        return news
+
+    def _nodes(self, names: Collection[str]) -> list[Node]:
+        store = self._context.store
+        found = (store.view(Node, name) for name in sorted(names))
+        return [node for node in found if node]
