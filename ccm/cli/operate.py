@@ -76,8 +76,8 @@ def scale(count: int, runtime_dir: str) -> None:
 def reload(runtime_dir: str) -> None:
     """Read the cloud configuration and credentials again.
 
-    One read of the cloud proves them; if they do not work, the old ones stay, and the command reports
-    why. The verbosity is read again, too, where it is in the file of --config.
+    One read of the cloud proves them; if they do not work, the old ones stay, and the command
+    reports why. The verbosity is read again, too, where it is in the file of --config.
     """
     say(answer_of(runtime_dir, "reload", RELOAD_TIMEOUT)["ok"])
 

@@ -50,7 +50,7 @@ SERVICE = (
 WALKS = (
     Walk(NODE, "Node", RECEIVED, ADDED, ANSWERED, ("PATCH", "/nodes/{name}"), budget=31),
     Walk(CALL, "Node", GATE, (), GATE, (), budget=12),
-    Walk(SERVICE, "Service", RECEIVED, ADDED, ANSWERED, STATUS, budget=34),
+    Walk(SERVICE, "Service", RECEIVED, ADDED, ANSWERED, STATUS, budget=35),
 )
 
 BACKGROUND = {

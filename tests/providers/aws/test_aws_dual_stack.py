@@ -244,7 +244,7 @@ async def test_source_ranges_are_refused_where_nodes_cannot_tell_who_comes(
 ) -> None:
     """Clients of one family come with the load balancer's address, which has to come in."""
     aws.add_ipv6()
-    with pytest.raises(Refused, match="would not be enforced: nodes cannot tell"):
+    with pytest.raises(Refused, match="would not be enforced: nodes cannot distinguish"):
         await aws.ensure(asking(spec))
     assert aws.proxy.writes() == []
 

@@ -124,7 +124,7 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("idle", {"http-idle-timeout-seconds": "10"}, "give 30 to 600"),
     ("rules", {"deny-rules": "192.0.2.1"}, "give ip:ADDRESS or cidr:NETWORK"),
     ("name", {"name": "-web"}, "give up to 255"),
-    ("subnet", {"subnet-uuid": "mine"}, "no UUID"),
+    ("subnet", {"subnet-uuid": "mine"}, "not a UUID"),
     ("http3", {"http3-port": "443", "tls-passthrough": "true"}, "without tls-passthrough"),
 ]
 
