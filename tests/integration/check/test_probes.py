@@ -15,7 +15,7 @@ from ccm.checks.host import observe_runtime, unusable_directory
 from ccm.checks.leaders import observe_lease
 from ccm.cloud import registry
 from ccm.cloud.dry_run import WouldWrite
-from ccm.cloud.interface import ProviderContext
+from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.cloud.proof import NO_SUCH_NODE
 from ccm.model.objects import Node
 from ccm.settings import Settings
@@ -62,15 +62,17 @@ def test_machines_are_asked_about_by_name_and_by_id_apart_and_others_not_at_all(
     assert sample_nodes([], OURS, 4) == [[NO_SUCH_NODE]]
 
 
-class Meddler:
+class Meddler(CloudProvider):
     """A provider that writes when it is asked."""
 
-    name, provider_ids = "meddler", re.compile("meddler://.*")
+    name, provider_ids, quotas = "meddler", re.compile("meddler://.*"), {}
     has_cluster_id = True
     wrote = False
 
     async def initialize(self, context: ProviderContext) -> None:
         self._gate = context.gate
+
+    async def close(self) -> None: ...
 
     async def describe(self, nodes: Sequence[Node]) -> object:
         return await self._gate.call("CreateTags", "write", self._write, is_write=True)

@@ -1,6 +1,7 @@
 """All checks run together: none hides another one, whatever becomes of it."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from ccm.checks.context import Check, CheckContext, once
 from ccm.checks.finding import CheckState, Finding, NotChecked, failed, not_checked, ok, warning
 from ccm.checks.run import CHECKS, CheckResult, run_checks, to_json
 from ccm.cloud import registry
-from ccm.cloud.interface import ProviderContext
+from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.errors import CloudError, KubernetesError, Unreachable
 from ccm.settings import Settings
 from tests.docs.pages import table_rows
@@ -97,8 +98,8 @@ async def test_a_provider_that_fails_to_close_costs_no_result(
 ) -> None:
     closed = []
 
-    class Cloud:
-        has_cluster_id = True
+    class Cloud(CloudProvider):
+        name, provider_ids, quotas = "unclosable", re.compile("unclosable://.*"), {}
 
         async def initialize(self, context: ProviderContext) -> None: ...
 

@@ -17,7 +17,7 @@ from tests.providers.vsphere.test_vsphere_gone import IS_GRANTED
         ({}, False, "warning", "lab: System.Read on the root folder, propagated"),
         ({"datacenters": ["DC1"]}, False, "warning", "lab: System.Read on datacenter DC1"),
         ({"datacenters": ["DC0", "DC9"]}, True, "warning", "lab: datacenter DC9 is not there"),
-        ({"password": "wrong"}, True, "failed", "; the login is that of the configuration"),
+        ({"password": "wrong"}, True, "failed", "lab: Login: "),
         ({"caFile": None}, True, "failed", "the certificate is not trusted"),
         (
             {"secretName": "s", "secretNamespace": "n"},

@@ -163,7 +163,7 @@ async def test_a_machine_whose_uuid_cannot_be_read_any_more_is_known(
     lab.edit("RetrievePropertiesEx", ("<name>config.uuid</name>", "<name>config.other</name>"))
     assert (await cloud.known(node_of(made))).power is PowerState.UNKNOWN
     fresh = await Started(cloud.text).start()
-    assert "machine node-1 tells no UUID" in await fresh.why(node_of(made))
+    assert "machine node-1 has no UUID" in await fresh.why(node_of(made))
     await fresh.close()
 
 
