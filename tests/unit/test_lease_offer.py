@@ -88,7 +88,7 @@ async def test_an_offer_that_the_api_server_does_not_answer_leaves_one_leader(
 
 async def test_a_replica_that_led_does_not_lead_after_another_that_came_and_went() -> None:
     server, [one] = await hurt("one")
-    await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
+    await until(lambda: one.leader.last_decision.startswith("does not acquire"), 2 * LIMIT)
     lease = foreign_lease("guest")
     lease["spec"]["leaseTransitions"] = server.spec["leaseTransitions"] + 1
     lease["spec"]["holderIdentity"] = ""
@@ -99,7 +99,7 @@ async def test_a_replica_that_led_does_not_lead_after_another_that_came_and_went
 
 async def test_a_lease_that_is_taken_back_by_a_write_that_went_unheard_is_ours() -> None:
     server, [one] = await hurt("one")
-    await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
+    await until(lambda: one.leader.last_decision.startswith("does not acquire"), 2 * LIMIT)
     await asyncio.sleep(OFFERED - CONFIG.retry_period / 4)
     one.wire.script = iter([Request(), Request(Fate.UNHEARD)])
     await asyncio.sleep(CONFIG.lease_duration)
@@ -121,7 +121,7 @@ async def test_a_stop_during_an_offer_leaves_nothing_held(moment: float) -> None
 
 async def test_a_deleted_lease_during_an_offer_is_recreated() -> None:
     server, [one] = await hurt("one")
-    await until(lambda: one.leader.last_decision.startswith("leaves"), 2 * LIMIT)
+    await until(lambda: one.leader.last_decision.startswith("does not acquire"), 2 * LIMIT)
     server.lease = None
     await leads_at(one, OFFERED + 1.0)
     with pytest.raises(KubernetesError):
