@@ -13,6 +13,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ccm.bus.control import ask
 from ccm.kube.watch import list_once
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from tests.e2e.test_explain import explain
@@ -20,7 +21,7 @@ from tests.support.deadlines import timeout
 from tests.support.environment import Environment
 from tests.support.kube.ports import ReservedPort
 from tests.support.pki import trusting_anybody
-from tests.support.running import ALL_CONTROLLERS, Supervisor, command, until
+from tests.support.running import ALL_CONTROLLERS, Supervisor, until
 
 pytestmark = pytest.mark.real
 
@@ -48,8 +49,8 @@ async def test_no_secret_is_ever_reported(env: Environment) -> None:
     await env.admin.set_token(CANARY)
     with Supervisor(replace(env.where, cloud_config=config), *flags) as supervisor:
         await until("no process dumps core", lambda: dump_no_core(supervisor))
-        await provoke_output(env, supervisor)
-        texts = dict(await outputs(env, supervisor, reserved.number))
+        reply = await provoke_output(env, supervisor)
+        texts = {"reload": reply, **dict(await outputs(env, supervisor, reserved.number))}
     files = [file for file in env.directory.rglob("*") if file != config]
     texts |= {str(file): read(file) for file in files}
     reserved.release()
@@ -61,8 +62,11 @@ async def test_no_secret_is_ever_reported(env: Environment) -> None:
     assert "Current thread" in texts[str(supervisor.log)]  # the stacks of a hanging worker
 
 
-async def provoke_output(env: Environment, supervisor: Supervisor) -> None:
-    """Everything that makes a process log: work, refusals, nonsense, hanging and dying."""
+async def provoke_output(env: Environment, supervisor: Supervisor) -> str:
+    """Everything that makes a process log: work, refusals, nonsense, hanging and dying.
+
+    Returns what the reload with refused credentials answers.
+    """
     await env.add_services(0)
     for kind in FAULTS:
         await env.admin.set_fault(CloudFault(CloudFaultKind(kind), "*", 2))
@@ -72,9 +76,11 @@ async def provoke_output(env: Environment, supervisor: Supervisor) -> None:
     os.kill(pid, signal.SIGABRT)
     await until("it is replaced", lambda: supervisor.pids()["service"] not in (pid, None))
     await env.admin.set_token("another")  # from now on, every call is refused
-    await command(supervisor, "reload")
+    reply = await asyncio.to_thread(ask, supervisor.control, {"command": "reload"}, timeout())
+    assert "401" in reply["error"]
     await env.add_nodes(1, first=9)
     await until("it is refused", lambda: "401" in orjson.dumps(supervisor.status()).decode())
+    return str(reply)
 
 
 async def outputs(env: Environment, supervisor: Supervisor, port: int) -> list[tuple[str, str]]:
