@@ -100,6 +100,8 @@ class NodeMachines:
             try:
                 async with asyncio.timeout(RECHECK):
                     await self._wake.wait()
+                    # Nodes that come together are asked about together.
+                    await asyncio.sleep(self._context.timings.node_debounce)
             except TimeoutError:
                 pass
             self._wake.clear()

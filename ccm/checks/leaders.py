@@ -1,4 +1,4 @@
-"""Who leads by our Lease or acts beside it: nobody, one of ours or someone else."""
+"""Which replica leads by our Lease, and which other controllers act beside it."""
 
 import asyncio
 import re

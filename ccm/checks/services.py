@@ -1,4 +1,4 @@
-"""Do Services get their load balancers: from us, from someone else, or from nobody."""
+"""Whether Services get load balancers: from us, from another controller, or not at all."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -223,7 +223,7 @@ class _AccessWait:
         self._notifier.waiting(why, seconds)
 
     async def end(self) -> None:
-        """Leave the port to the supervisor, or to nobody."""
+        """Close the server, so that the supervisor can have the port."""
         await self._serving.aclose()
 
     async def granted(self) -> None:

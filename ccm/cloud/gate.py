@@ -114,7 +114,7 @@ class _ThreadPerCall(Executor):
                 result.set_result(fn(*args, **kwargs))
             except StopIteration as error:  # which a future of asyncio does not take
                 result.set_exception(RuntimeError(f"raised {error!r}"))
-            except BaseException as error:  # noqa: BLE001 - whoever waits has to know
+            except BaseException as error:  # noqa: BLE001 - the caller that waits has to know
                 result.set_exception(error)
 
         threading.Thread(target=run, daemon=True).start()

@@ -4,9 +4,9 @@ It goes past the budget and needs no leadership: it is one read, and its process
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
 
 from ccm.cloud.gate import WorkerGate, call
 from ccm.cloud.interface import ProviderContext
@@ -14,8 +14,6 @@ from ccm.cloud.registry import load_provider
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, Unauthenticated
 from ccm.model.objects import Node
-
-T = TypeVar("T")
 
 PROOF_TIMEOUT = 20.0  # seconds, for all of it
 NO_SUCH_NAME = "ccm-supervisor-check"
@@ -43,27 +41,17 @@ class _ProvingGate(WorkerGate):
         super().__init__(_Grants(), timeout, check=lambda: None)
         self.answered, self.errors = 0, list[CloudError]()
 
-    async def call(
-        self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
-    ) -> T:
+    @contextmanager
+    def _counted(
+        self, operation: str, budget: str, granted: float, is_write: bool
+    ) -> Iterator[None]:
         try:
-            result = await super().call(operation, budget, function, is_write=is_write)
+            with super()._counted(operation, budget, granted, is_write):
+                yield
         except CloudError as error:
             self.errors.append(error)
             raise
         self.answered += 1
-        return result
-
-    def call_blocking(
-        self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool
-    ) -> T:
-        try:
-            result = super().call_blocking(operation, budget, function, is_write=is_write)
-        except CloudError as error:
-            self.errors.append(error)
-            raise
-        self.answered += 1
-        return result
 
 
 async def prove_credentials(name: str, context: ProviderContext) -> str:

@@ -1,8 +1,8 @@
 """Reads that many ask for and that are made once: for `async` methods, and for plain ones.
 
-A shared read is made for the cluster, at the priority of those who share it, and not for the owner
-who asked first: so nobody waits behind all else that this one wants, or for someone less urgent.
-The answer is everybody's, which nobody may change, and never older than the question.
+A shared read is made for the cluster, at the priority of its callers, and not for the owner of the
+first one: no caller waits behind all else that this owner wants, or for one that is less urgent.
+All callers get the same answer, which they must not change; it is never older than the question.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ LINGER = 0.02  # seconds for which a read waits for others to share it, where th
 class SharedRead(Generic[A]):
     """One call for all who ask while the one before is under way: N at once cost ⌈N / size⌉ calls.
 
-    `read` makes one call for at most `size` keys, in a list; where nobody gives a key, it is called
-    without one. Whoever asks gets the answer to the whole call.
+    `read` makes one call for at most `size` keys, in a list; where no caller gives a key, it is
+    called without one. Each caller gets the answer to the whole call.
     """
 
     def __init__(self, read: Callable[..., Awaitable[A]], size: int = 1) -> None:
@@ -45,7 +45,7 @@ class SharedRead(Generic[A]):
         return await asyncio.shield(self._waiting[priority].setdefault(key, answered))
 
     async def _call(self, priority: Priority) -> None:
-        """Call after call, until nobody waits."""
+        """Call after call, until no caller waits."""
         waiting = self._waiting[priority]
         try:
             with with_priority(priority):
@@ -115,7 +115,7 @@ class SharedBlockingReads:
             with with_priority(known[0]):
                 result = self._gate.call_blocking(operation, budget, leave, is_write=False)
                 answer.set_result(result)
-        except BaseException as error:  # around one callback: whoever shares the call has to know
+        except BaseException as error:  # around one callback: all who share the call have to know
             with self._lock:
                 if self._waiting.get(known) is answer:  # it never left
                     del self._waiting[known]

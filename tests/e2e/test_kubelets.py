@@ -38,6 +38,11 @@ NAMES = [
     *("id-right", "id-foreign", "id-nowhere", "bootstrap", "returning", "stopped", "ended"),
 ]
 FLAGS = ("--controllers=*", f"--cluster-cidr={POD_NETWORK}", "--cloud-rate=write=200")
+LABELS = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+)
 OURS, KUBELET = "ccm-supervisor", "hollow-kubelet"
 
 
@@ -72,12 +77,6 @@ class World:
             return found if is_done and conditions.get("NetworkUnavailable") == "False" else None
 
         return await until(f"{name} is initialized", node)
-
-    def events(self, name: str) -> set[str]:
-        """Reasons of the Events about this Node."""
-        events = self.kubelets.cluster.request("GET", "/api/v1/namespaces/default/events")
-        items = events.expect().body["items"]
-        return {one["reason"] for one in items if one["involvedObject"]["name"] == name}
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,7 @@ def own_address(family: str) -> str:
 
 async def test_kubelets_that_join_in_waves_get_what_the_cloud_knows(world: World) -> None:
     machines = [await world.machine(name) for name in WAVE]
-    before = len(world.kubelets.entries())
+    world.kubelets.cluster.forget_audit()
     for machine in machines:
         world.kubelets.join(machine.name)
     for machine in machines:
@@ -129,18 +128,11 @@ async def test_kubelets_that_join_in_waves_get_what_the_cloud_knows(world: World
             "node.kubernetes.io/instance-type": machine.type,
         }
         assert node.pod_cidrs
-    writes = world.kubelets.node_writes(before)
+    writes = world.kubelets.node_writes()
     assert {key: count for key, count in writes.items() if key[0] == OURS} == {
         (OURS, ""): len(WAVE),
         (OURS, "status"): 2 * len(WAVE),  # addresses, and once there is a route its condition
     }
-
-
-LABELS = (
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "node.kubernetes.io/instance-type",
-)
 
 
 @pytest.mark.parametrize(("name", "families"), BY_IP.items())
@@ -222,13 +214,11 @@ async def test_a_node_deleted_under_its_kubelet_returns_with_the_kubelets_restar
     world.kubelets.join("returning")
     first = await world.initialized("returning")
     world.kubelets.kill("returning")
-    before = len(world.kubelets.entries())
+    world.kubelets.cluster.forget_audit()
     world.kubelets.join("returning", "--node-labels=example.com/pool=blue")
-    await until(
-        "its kubelet is back", lambda: world.kubelets.node_writes(before)[KUBELET, "status"]
-    )
+    await until("its kubelet is back", lambda: _is_back(world.kubelets, "returning"))
     same = world.node("returning")
-    # It reports its status; the labels of a Node that is there it leaves as they are.
+    # The labels of a Node that is there it leaves as they are.
     assert same
     assert same.raw["metadata"]["labels"] == first.raw["metadata"]["labels"]
     assert (same.uid, same.provider_id, same.addresses) == (
@@ -236,13 +226,20 @@ async def test_a_node_deleted_under_its_kubelet_returns_with_the_kubelets_restar
         first.provider_id,
         first.addresses,
     )
-    assert not any(agent == OURS for agent, _ in world.kubelets.node_writes(before))
+    assert not any(agent == OURS for agent, _ in world.kubelets.node_writes())
     world.kubelets.cluster.request("DELETE", f"{NODES}/returning").expect()
     world.kubelets.kill("returning")
     world.kubelets.join("returning")
     again = await world.initialized("returning")
     assert (again.provider_id, again.addresses) == (first.provider_id, first.addresses)
     assert again.uid != first.uid
+
+
+def _is_back(kubelets: Kubelets, name: str) -> bool:
+    """Whether the kubelet of this Node has found it registered, and gone on to renew its Lease."""
+    own = [one for one in kubelets.cluster.audit() if one.user == f"system:node:{name}"]
+    tries = [at for at, one in enumerate(own) if one.verb == "create" and one.code == 409]
+    return bool(tries) and any(one.resource == "leases" for one in own[tries[0] :])
 
 
 async def test_a_machine_that_stops_and_starts_and_one_that_ends(world: World) -> None:
@@ -282,9 +279,9 @@ async def test_nobody_writes_to_nodes_when_nothing_happens_not_even_a_new_leader
     with Supervisor(where, *FLAGS, name="second") as second:
         await until("the second replica is ready", lambda: second.workers().get("node-0"))
         await asyncio.sleep(SETTLED)
-        before = len(world.kubelets.entries())
+        world.kubelets.cluster.forget_audit()
         world.supervisor.end()
         await until("it leads", second.is_leading)
         await asyncio.sleep(SILENCE)
-        writes: Counter[Any] = world.kubelets.node_writes(before)
+        writes: Counter[Any] = world.kubelets.node_writes()
     assert not writes, writes

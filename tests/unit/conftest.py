@@ -6,6 +6,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from ccm.cloud.gate import WorkerGate
+from tests.support.cloud import GrantSource
+from tests.support.deadlines import timeout
 from tests.unit.children_world import Spawns, World
 from tests.unit.raw_http import RawHttp, Transport, tls_transport
 
@@ -32,6 +35,16 @@ async def world(
     yield World(short_dir, spawns)
     failed = [record for record in caplog.get_records("call") if record.name == "ccm.background"]
     assert failed == []
+
+
+@pytest.fixture
+async def grants() -> GrantSource:
+    return GrantSource()
+
+
+@pytest.fixture
+async def gate(grants: GrantSource) -> WorkerGate:
+    return WorkerGate(grants, timeout=timeout(), check=lambda: None)
 
 
 @pytest.fixture(scope="session")

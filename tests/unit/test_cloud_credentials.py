@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ccm.cloud.credentials import Credentials, RefusalPause
-from ccm.cloud.secret_text import PASSWORD, TOKEN, read_secret
+from ccm.cloud.credentials import PASSWORD, TOKEN, Credentials, RefusalPause, read_secret
 from ccm.decide.backoff import Backoff
 from ccm.errors import CloudError, Denied, Unauthenticated
 from ccm.redaction import without_secrets

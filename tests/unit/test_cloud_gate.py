@@ -36,16 +36,6 @@ from tests.support.deadlines import timeout
 from tests.support.waiting import let_run, until
 
 
-@pytest.fixture
-async def grants() -> GrantSource:
-    return GrantSource()
-
-
-@pytest.fixture
-async def gate(grants: GrantSource) -> WorkerGate:
-    return WorkerGate(grants, timeout=timeout(), check=lambda: None)
-
-
 async def answer() -> str:
     return "answer"
 

@@ -22,16 +22,6 @@ from tests.support.waiting import until
 from .test_cloud_gate import raising
 
 
-@pytest.fixture
-async def grants() -> GrantSource:
-    return GrantSource()
-
-
-@pytest.fixture
-async def gate(grants: GrantSource) -> WorkerGate:
-    return WorkerGate(grants, timeout=timeout(), check=lambda: None)
-
-
 class Key(str):
     """Counts who asked for it: each look among the waiting reads hashes it."""
 

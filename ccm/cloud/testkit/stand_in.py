@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(payload)
 
     def _drip(self) -> None:
-        """An answer that comes a byte at a time and never ends, until nobody waits for it."""
+        """An answer that comes a byte at a time until the client closes the connection."""
         self.close_connection = True
         self.send_response(200)
         self.send_header("Content-Length", str(1 << 20))

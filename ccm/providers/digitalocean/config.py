@@ -13,7 +13,7 @@ from ccm.cloud.config_file import (
     url,
     why_no_certificate,
 )
-from ccm.cloud.secret_text import TOKEN, SecretText
+from ccm.cloud.credentials import TOKEN, SecretText
 from ccm.cloud.sections import Sections, setting
 from ccm.model.cloud import UUID
 from ccm.providers.digitalocean.ids import TAG

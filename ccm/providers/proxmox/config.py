@@ -10,7 +10,7 @@ from ccm.cloud.config_file import (
     url,
     why_no_certificate,
 )
-from ccm.cloud.secret_text import TOKEN, SecretText
+from ccm.cloud.credentials import TOKEN, SecretText
 from ccm.cloud.sections import setting
 from ccm.cloud.yaml_file import YamlReader
 from ccm.model.cloud import Network

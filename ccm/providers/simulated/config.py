@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 from ccm.cloud.config_file import of_form, positive_duration, url, whole_number
+from ccm.cloud.credentials import TOKEN, SecretText
 from ccm.cloud.interface import Quota
-from ccm.cloud.secret_text import TOKEN, SecretText
 from ccm.cloud.sections import Sections, setting
 
 DEFAULT_READ_QUOTA = Quota(per_second=20.0, burst=40)

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ccm.cloud.credentials import PASSWORD, SecretText
 from ccm.cloud.interface import SecretReader
-from ccm.cloud.secret_text import PASSWORD, SecretText
 from ccm.errors import Denied, Unauthenticated
 from ccm.providers.vsphere.config import VCenter
 from ccm.redaction import register_hidden

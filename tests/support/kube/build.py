@@ -4,8 +4,7 @@
 controllers that tests need always, with `openstack` or `vsphere` that of the one which the lab of
 this name is for, with `helm` Helm's, with `godo` that of what reads requests with DigitalOcean's
 client, with `readers` that of what reads configuration files with upstream's readers, with
-`kubelets` that of kubelets without containers, with `nodes` that of what other nodes run, with
-`vale` that of the linter of prose.
+`kubelets` that of kubelets without containers, with `vale` that of the linter of prose.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
@@ -40,7 +39,6 @@ class Pin:
     folder: Path
     module: str
     programs: Mapping[str, str]
-    tags: str = ""
 
     @property
     def go_mod(self) -> str:
@@ -100,26 +98,6 @@ KUBELETS = Pin(
         "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     },
 )
-NODES = Pin(
-    PINS / "kubelets",
-    "k8s.io/kubernetes",
-    {
-        "pod": "./pod",
-        **{
-            name: f"k8s.io/kubernetes/cmd/{name}"
-            for name in ("kubelet", "kube-proxy", "kube-scheduler")
-        },
-    },
-)
-CONTAINERD = Pin(
-    PINS / "containerd",
-    "github.com/containerd/containerd/v2",
-    {
-        name: f"github.com/containerd/containerd/v2/cmd/{name}"
-        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
-    },
-    tags="no_btrfs,no_devmapper,no_zfs",
-)
 PEERS = (PEER, AWS_PEER)
 LAB_PEERS = (OPENSTACK_PEER,)
 VSPHERE_PEERS = (VSPHERE_PEER,)
@@ -145,7 +123,6 @@ BUILDS = {
     "vsphere": VSPHERE_PEERS,
     "vale": LINTERS,
     "kubelets": (KUBELETS,),
-    "nodes": (NODES, CONTAINERD),
 }
 
 
@@ -212,9 +189,7 @@ def _build(pin: Pin, folder: Path) -> None:
 
 
 def _command(pin: Pin, program: str, folder: Path) -> Sequence[str]:
-    flags = ["-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags(pin)}"]
-    if pin.tags:
-        flags.append(f"-tags={pin.tags}")
+    flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags(pin)}")
     return ("go", "build", *flags, "-o", str(folder / program), pin.programs[program])
 
 

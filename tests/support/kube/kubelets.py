@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.kube.audit import AuditEntry
 from tests.support.kube.child import Child
 from tests.support.kube.cluster import RealCluster
 from tests.support.pki import Authority
@@ -93,17 +92,13 @@ class Kubelets:
         """Where it keeps its files; its certificates are in `pki`."""
         return self.cluster.directory / name
 
-    def node_writes(self, after: int = 0) -> Counter[tuple[str, str]]:
-        """Writes to Nodes after so many entries of the audit log, by program and subresource."""
+    def node_writes(self) -> Counter[tuple[str, str]]:
+        """Writes to Nodes in the audit log, from where it begins, by program and subresource."""
         return Counter(
             (entry.user_agent.partition("/")[0], entry.subresource)
-            for entry in self.entries()[after:]
+            for entry in self.cluster.audit()
             if entry.is_write and entry.resource == "nodes" and entry.code < 300
         )
-
-    def entries(self) -> list[AuditEntry]:
-        """The audit log so far."""
-        return list(self.cluster.audit())
 
     def _address(self, name: str) -> str:
         """An address of loopback that is this kubelet's alone: all listen at the same port."""
