@@ -176,10 +176,10 @@ edge-cases: venv ## Run upstream's edge cases and print which tests hold each of
 	$(BIN)/python -m tests.integration.edge_cases
 
 ##@ Develop
-# The smoke needs the real API server, which is minutes of building: elsewhere it is for the asking.
-# It counts, so that it may run beside the others; what measures time is in the tests.
+# The smoke needs the real API server, and the prose a linter of Go: building them takes minutes, so
+# elsewhere they are for the asking. The smoke counts, so that it may run beside the others; what measures time is in the tests.
 check: venv ## Everything CI runs
-	$(MAKE) --jobs=4 --output-sync=target fmt-check lint types layers $(if $(CI),bench-smoke)
+	$(MAKE) --jobs=4 --output-sync=target fmt-check lint types layers $(if $(CI),bench-smoke prose)
 	$(MAKE) test
 
 docs: venv ## Write the manual page, and the tables that are made from the code

@@ -171,7 +171,7 @@ def require_machine_marks(provider: CloudProvider, settings: Settings) -> None:
     if isinstance(instances, MarksMachines):
         instances.require_marks(settings.machine_marks)
     elif settings.machine_marks:
-        problem = f"the machines of {provider.name} have no marks to be told by"
+        problem = f"the machines of {provider.name} carry no marks that distinguish them"
         raise ConfigurationFault("--machine-marks", problem, "leave it out")
 
 

@@ -266,5 +266,5 @@ class MachineHolders:
 
 def duplicate_message(holder: str, is_rightful: bool = False) -> str:
     """What people are told of a Node that gets nothing, because another one has its machine."""
-    why = "fits what the cloud says of it" if is_rightful else "is older"
+    why = "matches the cloud's record" if is_rightful else "is older"
     return f"Node {holder} has the same machine and {why}: delete the one that is not on it"

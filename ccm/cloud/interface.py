@@ -196,7 +196,7 @@ class MarksMachines(Protocol):
         """Why the machines of these Nodes are not the cluster's, by name; empty for its own.
 
         Left out are Nodes whose machines were not found. Raises `CloudError` when nothing could be
-        read. For routes and balancers, which may be about Nodes that are not initialized.
+        read. For routes and load balancers, which may be about Nodes that are not initialized.
         """
         ...
 
