@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ K = TypeVar("K", bound=KubernetesObject)
 Name = tuple[str, str]  # kind, key
 Versioned = tuple[int, bytes]  # version, 0 when it is not known; JSON text
 
+FORMER_NODE_COUNTS = 300.0  # seconds for which a cloud may still name the machine of a former Node
 DUPLICATE = "DuplicateProviderID"
 """The reason of the Event on a Node that gets nothing."""
 
@@ -176,6 +178,15 @@ def _read(known: Versioned) -> Json:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class FormerNode:
+    """A Node that is no more: until when its name may lead to its machine, and both identities."""
+
+    until: float
+    machine: str
+    system_uuid: str
+
+
 class MachineHolders:
     """The Nodes of each machine, for a kubelet may write any provider ID.
 
@@ -184,8 +195,10 @@ class MachineHolders:
 
     def __init__(self, machine_of: Callable[[str], str]) -> None:
         self._machine_of = machine_of
-        self._nodes: dict[str, dict[str, tuple[str, str]]] = {}  # by machine: name → age
+        self._nodes: dict[str, dict[str, tuple[str, str, str]]] = {}  # by machine: name → age, UUID
         self._machines: dict[str, str] = {}  # by the name of the Node
+        self._former: dict[str, FormerNode] = {}  # by the name of the Node, in the order of time
+        self._gone: set[str] = set()  # machines that the cloud called gone, of Nodes that are left
         self._rightful: dict[str, str] = {}  # by machine, the Node that the cloud says is on it
 
     def update(self, name: str, node: Node | None) -> set[str]:
@@ -193,16 +206,47 @@ class MachineHolders:
         before = self._machines.pop(name, "")
         machine = self._machine(node.provider_id) if node and node.provider_id else ""
         if before:
-            self._nodes[before].pop(name)
+            *age, system_uuid = self._nodes[before].pop(name)
+            if node is None or tuple(age) != node.age_order:
+                self._remember(name, before, system_uuid)
         if node and machine:
             self._machines[name] = machine
-            self._nodes.setdefault(machine, {})[name] = node.age_order
+            self._nodes.setdefault(machine, {})[name] = (*node.age_order, node.system_uuid)
         others = {*self._nodes.get(before, ()), *self._nodes.get(machine, ())} - {name}
         if before and not self._nodes[before]:
             del self._nodes[before]
         if machine != before and self._rightful.get(before) == name:
             del self._rightful[before]
         return others
+
+    def _remember(self, name: str, machine: str, system_uuid: str) -> None:
+        now = time.monotonic()
+        self._former.pop(name, None)
+        self._former[name] = FormerNode(now + FORMER_NODE_COUNTS, machine, system_uuid)
+        while (first := self._former[oldest := next(iter(self._former))]).until < now:
+            del self._former[oldest]
+            self._gone.discard(first.machine)
+
+    def on_gone(self, provider_id: str) -> None:
+        """The cloud called this machine gone, and its Node is deleted for that."""
+        self._gone.add(self._machine(provider_id))
+
+    def is_of_former(self, provider_ids: Iterable[str], node: Node) -> bool:
+        """Whether the machine of these IDs is that of an earlier Node of this name, not this one's.
+
+        A cloud's list may name it for a while after it ended. The same kubelet that registers again
+        reports the same UUID; of those that report none, the machine must have been called gone.
+        """
+        former = self._former.get(node.name)
+        if (
+            former is None
+            or former.until < time.monotonic()
+            or former.machine not in set(map(self._machine, provider_ids))
+        ):
+            return False
+        if former.system_uuid and node.system_uuid:
+            return former.system_uuid.lower() != node.system_uuid.lower()
+        return former.machine in self._gone
 
     def holder(self, name: str) -> str:
         """The other Node that has this one's machine; empty when this Node has it.
@@ -252,7 +296,7 @@ class MachineHolders:
             name: age
             for machine in map(self._machine, provider_ids)
             for name, age in self._nodes.get(machine, {}).items()
-            if age < node.age_order and name != node.name
+            if age[:2] < node.age_order and name != node.name
         }
         return min(older, key=older.__getitem__, default="")
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 PLAUSIBLE_LOSS = 1  # nodes that may vanish at once in a cluster of any size
 HEALTHY_PASSES = 3  # of every node worker, without a mass, before a hold ends by itself
+UNREADY_AFTER = 60.0  # seconds after which Kubernetes has noticed that a kubelet ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,8 @@ class ClusterState:
     """What holds for all nodes at this moment.
 
     `vanished` counts over the last passes of all workers; `permits` are the times of those in the
-    window; every node worker reported at `all_heard_since` or later.
+    window; every node worker reported at `all_heard_since` or later. `ready_gone` are the times
+    since when the cloud calls the machines of Nodes gone that are Ready all the same.
     """
 
     total: int
@@ -172,6 +174,11 @@ class ClusterState:
     is_frozen: bool
     is_held: bool
     all_heard_since: float
+    ready_gone: tuple[float, ...] = ()
+
+    def is_contradicted(self, by: float) -> bool:
+        """Whether kubelets are alive whose machines the cloud called gone at `by` or before."""
+        return sum(since <= by for since in self.ready_gone) > PLAUSIBLE_LOSS
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +204,16 @@ class Candidate:
         return self.history.first + max(self.policy.period, self.policy.confirmation)
 
     @property
+    def is_contradicted(self) -> bool:
+        """Whether the cloud called Ready Nodes gone when it began to call this one gone.
+
+        Of machines that really ended, Kubernetes soon notices; those that ended later are not
+        waited for, so that machines which come and go all the time hold up no deletion.
+        """
+        begin = max(self.policy.confirmation, 4 * self.policy.period)
+        return self.cluster.is_contradicted(self.history.first + begin)
+
+    @property
     def budget_from(self) -> float:
         """When the window has room for one more deletion."""
         room = self.policy.budget(self.cluster.total)
@@ -217,6 +234,7 @@ class Reason(StrEnum):
     NOT_GONE = "not-gone"
     FROZEN = "frozen"
     MANY_VANISHED = "many-vanished"
+    READY_NODES_GONE = "ready-nodes-gone"
     NO_FRESH_ANSWER = "no-fresh-answer"
     NOT_CONFIRMED = "not-confirmed"
     WORKERS_NOT_HEARD = "workers-not-heard"
@@ -306,6 +324,13 @@ DELETION_RULES = (
         "Check the cloud. If the machines really are gone, `ccm-supervisor deletions allow`.",
     ),
     DeletionRule(
+        Reason.READY_NODES_GONE,
+        DeletionDecision.HELD,
+        lambda node: node.is_contradicted,
+        "When the cloud called it gone, it called other Nodes gone that are Ready.",
+        "Wait a minute. If they stay Ready, the cloud is wrong: check account, region and filters.",
+    ),
+    DeletionRule(
         Reason.NO_FRESH_ANSWER,
         DeletionDecision.NOT_YET,
         lambda node: not node.is_fresh,
@@ -350,7 +375,7 @@ def evaluate(node: Candidate) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """All deletions are stopped since `vanished` of `total` nodes vanished at once.
+    """All deletions are stopped since `vanished` of `total` nodes vanished, `ready` of them Ready.
 
     `healthy` counts the passes of each worker since `healthy_since`, when it was no longer a mass.
     """
@@ -358,6 +383,7 @@ class Hold:
     since: float
     vanished: int
     total: int
+    ready: int = 0
     healthy_since: float = float("inf")
     healthy: Mapping[str, int] = field(default_factory=dict)
 
@@ -366,8 +392,10 @@ def update_hold(
     hold: Hold | None, cluster: ClusterState, worker: str, policy: DeletionPolicy, now: float
 ) -> Hold | None:
     """The hold after a pass of `worker`; whether it ends, `has_recovered` says."""
-    if policy.is_mass(cluster.vanished, cluster.total):
-        return Hold(hold.since if hold else now, cluster.vanished, cluster.total)
+    is_mass = policy.is_mass(cluster.vanished, cluster.total)
+    if is_mass or cluster.is_contradicted(now - UNREADY_AFTER):
+        since, ready = hold.since if hold else now, len(cluster.ready_gone)
+        return Hold(since, cluster.vanished, cluster.total, ready)
     if hold is None:
         return None
     healthy = {**hold.healthy, worker: hold.healthy.get(worker, 0) + 1}

@@ -47,6 +47,7 @@ from ccm.supervisor.deletion_state import (
 log = logging.getLogger(__name__)
 
 CANDIDATES_SHOWN = 50  # in `status`
+NEVER = float("inf")
 
 
 def policy_of(settings: Settings) -> DeletionPolicy:
@@ -77,6 +78,7 @@ class _Record:
     """What was reported of one Node. `is_accepted`: a person said that its loss is all right.
 
     `has_provider_id`: it was a machine's; of any other Node, "gone" puts no answer in doubt.
+    `ready_since`: since when it was reported gone and is Ready all the same.
     """
 
     history: GoneHistory
@@ -84,6 +86,7 @@ class _Record:
     is_vanished: bool = False
     is_accepted: bool = False
     has_provider_id: bool = True
+    ready_since: float = NEVER
 
     @property
     def is_doubted(self) -> bool:
@@ -253,21 +256,28 @@ class DeletionGovernor:
         history = extend(record.history if record else None, answer, worker, self._policy, now)
         is_accepted = record is not None and record.is_accepted and record.history.uid == answer.uid
         node = self._nodes.get(answer.name)
-        has_provider_id = node is None or node.has_provider_id
-        self._records[answer.name] = _Record(history, now, True, is_accepted, has_provider_id)
-        if record is None or not record.is_vanished:
+        has_provider_id, since = node is None or node.has_provider_id, NEVER
+        if node and node.is_ready:
+            since = min(record.ready_since, now) if record else now
+        self._records[answer.name] = _Record(
+            history, now, True, is_accepted, has_provider_id, since
+        )
+        if since == NEVER and (record is None or not record.is_vanished):
             self._counts["proposed"] += 1
 
     def _cluster(self) -> ClusterState:
-        vanished = [name for name, record in self._records.items() if record.is_doubted]
-        deleted = sum(self._nodes.get(name) is None for name in vanished)
+        vanished = {name: record for name, record in self._records.items() if record.is_doubted}
+        nodes = {name: self._nodes.get(name) for name in vanished}
         return ClusterState(
-            total=self._nodes.count() + deleted,
+            total=self._nodes.count() + sum(node is None for node in nodes.values()),
             vanished=len(vanished),
             permits=self._permitted_at(),
             is_frozen=bool(self._shared_freeze() or self._freeze or self._error),
             is_held=self._hold is not None,
             all_heard_since=min(self._reported_at.values(), default=float("-inf")),
+            ready_gone=tuple(
+                vanished[name].ready_since for name, node in nodes.items() if node and node.is_ready
+            ),
         )
 
     def _permitted_at(self, besides: str = "") -> tuple[float, ...]:
@@ -358,8 +368,9 @@ def _describe(verdict: Verdict, now: float) -> Json:
 
 
 def _why_held(hold: Hold) -> str:
+    ready = f", {hold.ready} of them Ready" if hold.ready else ""
     return (
-        f"{hold.vanished} of {hold.total} nodes vanished from the cloud at once: none is deleted"
+        f"{hold.vanished} of {hold.total} nodes vanished from the cloud{ready}: none is deleted"
         f" until {HEALTHY_PASSES} healthy passes have been made or a person runs"
         " 'ccm-supervisor deletions allow'"
     )

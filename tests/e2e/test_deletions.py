@@ -91,13 +91,13 @@ async def is_met(env: Environment, fault: CloudFault) -> bool:
 
 
 async def test_what_the_cloud_says_for_a_moment_only_deletes_no_node(env: Environment) -> None:
-    """Few nodes: the brake against a mass does not help."""
+    """Neither the brake against a mass helps, nor Nodes that are Ready."""
     confirmation = timeout(2.0)
-    names, doubted = await env.add_nodes(COUNT), ["vm-1", "vm-2", "vm-3"]
-    flags = (QUICK[0], f"--node-deletion-confirmation-period={confirmation}s")
-    with env.supervisor(*flags) as supervisor:
-        await env.nodes.until_initialized(COUNT)
-        await silence_kubelets(env, doubted)
+    names = await env.add_nodes(3)
+    period = f"--node-deletion-confirmation-period={confirmation}s"
+    with env.supervisor(QUICK[0], period, "--node-vanish-share=1") as supervisor:
+        await env.nodes.until_initialized(3)
+        await silence_kubelets(env, names)
         for _ in range(2):
             began = time.monotonic()
             await env.admin.set_fault(CloudFault(CloudFaultKind.ABSENT))
@@ -115,6 +115,24 @@ async def test_what_the_cloud_says_for_a_moment_only_deletes_no_node(env: Enviro
         await until("its node is gone", lambda: env.has_no_node("vm-3"), 2 * confirmation)
         assert time.monotonic() - began >= confirmation
         assert supervisor.end() == 0
+
+
+async def test_while_the_cloud_calls_ready_nodes_gone_no_node_is_deleted(env: Environment) -> None:
+    """CT3: half of the machines are lost, one of them of a Node that is not Ready."""
+    await env.add_nodes(10)
+    with env.supervisor(*QUICK) as supervisor:
+        await env.nodes.until_initialized(10)
+        await silence_kubelets(env, ["vm-1"])
+        lost = [f"vm-{number}" for number in range(1, 6)]
+        for machine in lost:
+            await env.admin.terminate(machine)
+        await until("deletions are held", lambda: deletions(supervisor)["held"])
+        assert "5 of 10" in deletions(supervisor)["held"]
+        assert {one["node"] for one in deletions(supervisor)["candidates"]} == {*lost}
+        assert deletions(supervisor)["counts"]["permitted"] == 0
+        assert supervisor.end() == 0
+    events = (await env.api.get("/api/v1/namespaces/kube-system/events"))["items"]
+    assert any("4 of them Ready" in event["message"] for event in events)
 
 
 async def test_ready_and_foreign_nodes_and_a_freeze_are_respected_and_a_freeze_survives(

@@ -55,6 +55,11 @@ log = logging.getLogger(__name__)
 
 COMPONENT = "cloud-node-controller"
 UNREPORTED_FAILURES = 2  # failed reads about a node of which no Event tells
+FORMER_MACHINE = (
+    "The cloud still reports {} for this name, the machine of an earlier Node {} that is gone:"
+    " tried again until the cloud reports another one"
+)
+FORMER_MACHINE_RETRY = 5.0  # seconds
 
 BACKOFF = RETRY
 
@@ -139,10 +144,12 @@ class NodeController:
             instances, Priority.NODE_INIT, context
         )
         self._watched: set[str] = set()  # names of Nodes that the cloud is asked about
-        self._monitor_pass = MonitorPass(context, self._reader, instances, self._watched)
         self._refreshed: dict[str, None] = {}  # names of Nodes in the order of their refreshes
         self._refresh_pass = RefreshPass(
             context, self._reader, instances.batch_size, self._refreshed
+        )
+        self._monitor_pass = MonitorPass(
+            context, self._reader, instances, self._watched, self._refresh_pass
         )
         self._holders = context.machine_holders()
         self._initialized = self._deleted = self._followed = 0
@@ -244,11 +251,20 @@ class NodeController:
                 self._reader.forget(node.name)
                 self._record(now, "CloudMachineNotFound", f"No machine for this node: {evidence}")
                 raise CloudError(f"the cloud knows no such machine: {evidence}")
+            case Instance() as instance if self._is_of_former(now, instance):
+                self._reader.forget(node.name)
+                message = FORMER_MACHINE.format(instance.provider_id, node.name)
+                self._record(now, "InitializationFailed", message)
+                return Result(message, is_done=False, requeue_after=FORMER_MACHINE_RETRY)
             case Instance() as instance:
                 result = await self._write(now, instance)
                 fields = {"node": now.name, "provider_id": instance.provider_id}
                 log.info("node initialized", extra={**fields, **seconds_since(began)})
                 return result
+
+    def _is_of_former(self, node: Node, machine: Instance) -> bool:
+        provider_ids = (machine.provider_id, *machine.aliases)
+        return not node.provider_id and self._holders.is_of_former(provider_ids, node)
 
     async def _write(self, node: Node, instance: Instance) -> Result:
         writer = NodeWriter(self._context, node)
@@ -375,6 +391,7 @@ class NodeController:
             with performing(log, "node deleted", node=name, why=evidence):
                 await self._context.performer.perform(write, check)
             self._deleted += 1
+            self._holders.on_gone(node.provider_id)
             self._context.counters.count(metrics.NODES_DELETED)
         except (KubernetesError, Unreachable, NotLeading, Outdated) as error:
             self._record(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")

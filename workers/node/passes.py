@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 from ccm import metrics
@@ -32,6 +32,8 @@ class MonitorPass:
 
     The answers stay until the next pass: a reconcile follows the power state in them. What the
     cloud positively does not have is proposed to the supervisor, which alone permits deletions.
+    After a pass with such answers, the last batch of the next one is filled up with Ready Nodes
+    that are due for a refresh: a cloud that calls those gone as well is wrong.
 
     A Node that ceases to be Ready begins the next pass at once, one such pass a period: however
     many do, and however often, at most twice as much is read.
@@ -43,8 +45,10 @@ class MonitorPass:
         reader: BatchReader[Node, Answer],
         instances: Instances,
         watched: Collection[str],
+        refresh: "RefreshPass",
     ) -> None:
         self._watched = watched  # names of Nodes that a pass is about
+        self._refresh, self._some_gone = refresh, False
         self._context, self._reader, self._batch_size = context, reader, instances.batch_size
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
         self._pause = context.changes.hinted_sleep()
@@ -81,23 +85,35 @@ class MonitorPass:
     async def _pass(self) -> None:
         began = time.monotonic()
         nodes = await nodes_where(self._context.store, self._watched, self._is_watched)
-        timed = await self._ask_all(nodes)
+        ready = await self._next_ready(nodes) if self._some_gone else []
+        asked = [*nodes, *ready]
+        timed = await self._ask_all(asked)
         gone = [
             (node, at, answer)
-            for node in nodes
+            for node in asked
             for at, answer in (timed[node.name],)
             if isinstance(answer, Gone)
         ]
+        self._some_gone = any(node.provider_id and not node.is_ready for node, *_ in gone)
+        for node in ready:
+            self._refresh.take(node, timed[node.name][1])
         before = self._answers
         self._answers = {node.name: (node.uid, timed[node.name][1]) for node in nodes}
         not_gone = [name for name, (_, answer) in timed.items() if not isinstance(answer, Gone)]
         proposed = [[node.name, node.uid, one.evidence, at, one.is_final] for node, at, one in gone]
-        self._context.send(ProposeDeletions(len(nodes), proposed, not_gone))
+        self._context.send(ProposeDeletions(len(asked), proposed, not_gone))
         for name in self._answers.keys() | before.keys():
             if self._answers.get(name) != before.get(name):
                 self._context.queue.add(name)
         seconds = time.monotonic() - began
         self._context.counters.observe(metrics.MONITOR_PASS_SECONDS, seconds=seconds)
+
+    async def _next_ready(self, nodes: Sequence[Node]) -> list[Node]:
+        """Others that are Ready: as many as fill up the last batch, half of one at least."""
+        size, names = self._batch_size, {node.name for node in nodes}
+        room = -len(nodes) % size
+        others = await self._refresh.next_ready(room if 2 * room >= size else room + size)
+        return [node for node in others if node.name not in names]
 
     def _is_watched(self, node: Node) -> bool:
         return is_watched(node, self._context.provider.provider_ids)
@@ -151,6 +167,17 @@ class RefreshPass:
         """The node is what it has to be, or cannot become it."""
         self._answers.pop(name, None)
 
+    async def next_ready(self, count: int) -> list[Node]:
+        """Ready Nodes that another pass asks about: those called gone, then those due next."""
+        gone = {name for name, (_, answer) in self._answers.items() if isinstance(answer, Gone)}
+        others = (name for name in self._waiting if name not in gone)
+        names = [*islice(gone & self._waiting.keys(), count)]
+        names += islice(others, count - len(names))
+        self._move_last(names)
+        return await nodes_where(
+            self._context.store, names, lambda node: node.is_ready and self._is_due(node)
+        )
+
     async def run(self) -> None:
         """Pass after pass, while this worker leads; a hint of the cloud asks about all at once."""
         hinted = self._context.changes.hinted_sleep()
@@ -173,15 +200,19 @@ class RefreshPass:
     async def _ask_next(self, left: int) -> int:
         """Ask about the next batch, of those left in this pass; returns how many nodes it has."""
         names = list(islice(self._waiting, max(0, min(left, self._batch_size))))
-        for name in names:  # they are now those asked about most recently
-            self._waiting[name] = self._waiting.pop(name)
+        self._move_last(names)
         nodes = await nodes_where(self._context.store, names, self._is_due)
         if nodes:
             for node, answer in zip(nodes, await self._answers_for(nodes), strict=True):
-                self._take(node, answer)
+                self.take(node, answer)
         return len(names)
 
-    def _take(self, node: Node, answer: Answer) -> None:
+    def _move_last(self, names: Iterable[str]) -> None:
+        """They are now those asked about most recently."""
+        for name in names:
+            self._waiting[name] = self._waiting.pop(name)
+
+    def take(self, node: Node, answer: Answer) -> None:
         """Keep an answer that a reconcile has to act upon, and drop one that is out of date."""
         before = self._answers.pop(node.name, None)
         match answer:

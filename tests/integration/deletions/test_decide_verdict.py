@@ -39,6 +39,7 @@ class World:
     frozen: bool
     held: bool
     gone_at_once: int  # of 100
+    alive: int  # of others that were called gone then, whose kubelets live
     others: bool  # every worker reported since the first answer
     room: bool  # the window has room
 
@@ -59,6 +60,7 @@ class World:
             is_frozen=self.frozen,
             is_held=self.held,
             all_heard_since=first if self.others else first - 0.1,
+            ready_gone=(first + 20.0,) * self.alive + (first + 20.1,) * 2,
         )
         return Candidate(
             GoneHistory("u1", "w", self.said, first=first, last=last), seen, situation, POLICY, NOW
@@ -66,28 +68,24 @@ class World:
 
     def doubts(self) -> Iterator[Reason]:
         """Each promise that a deletion would break, or each wish it must wait for."""
-        if self.node != "there":
-            yield Reason.NO_SUCH_NODE
-        if self.node != "not there" and self.ready:
-            yield Reason.READY
-        if self.node != "not there" and self.foreign:
-            yield Reason.FOREIGN
-        if self.node != "not there" and not self.has_id:
-            yield Reason.NO_PROVIDER_ID
-        if self.said is LastAnswer.NOT_GONE:
-            yield Reason.NOT_GONE
-        if self.frozen:
-            yield Reason.FROZEN
-        if self.held or self.gone_at_once > 30:
-            yield Reason.MANY_VANISHED
-        if self.said is not LastAnswer.GONE or self.answers in ("old", "future"):
-            yield Reason.NO_FRESH_ANSWER
-        if self.answers in ("two close", "one"):
-            yield Reason.NOT_CONFIRMED
-        if not self.others:
-            yield Reason.WORKERS_NOT_HEARD
-        if not self.room:
-            yield Reason.BUDGET
+        is_there = self.node != "not there"
+        holds = {
+            Reason.NO_SUCH_NODE: self.node != "there",
+            Reason.READY: is_there and self.ready,
+            Reason.FOREIGN: is_there and self.foreign,
+            Reason.NO_PROVIDER_ID: is_there and not self.has_id,
+            Reason.NOT_GONE: self.said is LastAnswer.NOT_GONE,
+            Reason.FROZEN: self.frozen,
+            Reason.MANY_VANISHED: self.held or self.gone_at_once > 30,
+            Reason.READY_NODES_GONE: self.alive > 1,
+            Reason.NO_FRESH_ANSWER: (
+                self.said is not LastAnswer.GONE or self.answers in ("old", "future")
+            ),
+            Reason.NOT_CONFIRMED: self.answers in ("two close", "one"),
+            Reason.WORKERS_NOT_HEARD: not self.others,
+            Reason.BUDGET: not self.room,
+        }
+        return (reason for reason, applies in holds.items() if applies)
 
 
 NEVER = {
@@ -97,14 +95,14 @@ NEVER = {
     Reason.NO_PROVIDER_ID,
     Reason.NOT_GONE,
 }
-HELD = {Reason.FROZEN, Reason.MANY_VANISHED}
+HELD = {Reason.FROZEN, Reason.MANY_VANISHED, Reason.READY_NODES_GONE}
 
 
 def worlds() -> Iterator[World]:
     yes = (False, True)
     for values in product(
         ("there", "another uid", "not there"), yes, yes, yes, LastAnswer,
-        ("two apart", "two close", "one", "old", "future"), yes, yes, (1, 30, 31), yes, yes,
+        ("two apart", "two close", "one", "old", "future"), yes, yes, (1, 30, 31), (1, 2), yes, yes,
     ):  # fmt: skip
         yield World(*values)  # type: ignore[arg-type]
 
@@ -159,7 +157,7 @@ def not_yet(why: Reason, until: float) -> Verdict:
 
 def deletable() -> World:
     return World(
-        "there", False, False, True, LastAnswer.GONE, "two apart", False, False, 1, True, True
+        "there", False, False, True, LastAnswer.GONE, "two apart", False, False, 1, 0, True, True
     )  # fmt: skip
 
 

@@ -92,6 +92,48 @@ def test_many_gone_at_once_over_all_workers_hold_every_deletion(cluster: Cluster
     assert "31 of 100" in cluster.warnings[0][1]
 
 
+def test_ready_nodes_that_the_cloud_calls_gone_count_as_well(cluster: Cluster) -> None:
+    """CT3: half of the machines are lost, and one kubelet is silent for another reason."""
+    cluster.fill(10).kill("n0").report(names(5))
+    for _ in range(20):
+        assert cluster.advance().report(names(5)) == []
+    assert (cluster.governor.verdict("n0") or {})["reason"] == "many-vanished"
+    assert "5 of 10 nodes vanished from the cloud, 4 of them Ready" in cluster.warnings[0][1]
+
+
+def test_few_ready_nodes_that_the_cloud_calls_gone_hold_deletions_while_they_are_ready(
+    cluster: Cluster,
+) -> None:
+    cluster.fill(100).kill("n0").report(["n0"])
+    for _ in range(12):
+        assert cluster.advance().report(names(3)) == []
+        assert cluster.why("n0") == "ready-nodes-gone"
+    assert cluster.warnings == [], "their kubelets may have ended a moment ago"
+    cluster.advance().report(names(3))
+    assert "3 of 100 nodes vanished from the cloud, 2 of them Ready" in cluster.warnings[0][1]
+    cluster.kill("n2")
+    for _ in range(3):
+        assert cluster.advance().report(names(3)) == []
+    cluster.advance().report(names(3))
+    assert cluster.advance().report(names(3)) == ["n0", "n2"], "one Node may be a case of its own"
+
+
+def test_machines_that_end_all_the_time_hold_up_no_deletion(cluster: Cluster) -> None:
+    """Each Node is Ready for 50 s after its machine ended."""
+    cluster.fill(200)
+    died = {f"n{number}": cluster.now + 5.0 * number for number in range(60)}
+    deleted = dict[str, float]()
+    while cluster.now < 1300.0:
+        gone = [name for name, at in died.items() if at <= cluster.now and name not in deleted]
+        cluster.kill(*(name for name in gone if died[name] + 50.0 <= cluster.now))
+        for name in cluster.report(gone):
+            deleted[name] = cluster.now
+            del cluster.nodes[name]
+        cluster.advance()
+    assert len(deleted) > 10, "the budget of the window is 10 % of all"
+    assert all(at - died[name] < 120.0 for name, at in deleted.items())
+
+
 def test_nodes_that_were_never_a_machine_hold_no_deletion(cluster: Cluster) -> None:
     cluster.fill(6).kill(*names(6))
     for name in names(5, first=1):

@@ -1,5 +1,6 @@
 """Two Nodes that name one machine: the older one keeps everything, the newer one gets an Event."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from ccm.errors import CloudError
 from ccm.model.cloud import Instance
 from ccm.model.objects import Node
 from tests.support.nodes import Tweak, changed, created, machine, node, tainted, with_provider_id
-from workers.store import MachineHolders
+from workers.store import FORMER_NODE_COUNTS, MachineHolders
 
 from .world import World, world
 
@@ -149,3 +150,36 @@ def test_a_provider_id_that_the_provider_stumbles_over_is_a_machine_of_its_own()
     for name in ("a", "b"):
         holders.update(name, node(with_provider_id("odd"), name=name))
     assert (holders.holder("a"), holders.holder("b")) == ("", "a")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_called_gone", "is_believed"),
+    [
+        pytest.param(UUID, UUID.upper(), True, True, id="the-same-kubelet-registers-again"),
+        pytest.param(UUID, UUID.replace("a", "b"), False, False, id="another-kubelet"),
+        pytest.param("", "", False, True, id="without-uuid"),
+        pytest.param(UUID, "", True, False, id="without-uuid-and-the-machine-is-gone"),
+    ],
+)
+async def test_a_stale_read_pins_no_node_to_the_machine_of_an_earlier_one(
+    before: str, after: str, is_called_gone: bool, is_believed: bool
+) -> None:
+    async with world() as w:
+        w.put(node(with_provider_id("fake://1"), OLD, with_system_uuid(before)))
+        w.feed()
+        if is_called_gone:
+            w.controller._holders.on_gone("fake://1")
+        w.cluster.remove("Node", w.KEY)
+        w.feed()
+        again = node(
+            tainted, NEW, with_system_uuid(after), lambda raw: raw["metadata"].update(uid="2")
+        )
+        w.put(again, answer=MACHINE)
+        message = await sync(w, w.KEY)
+        assert is_untouched(w, again) is not is_believed, message
+        if not is_believed:
+            assert "still reports fake://1" in message
+            w.put(again, answer=replace(MACHINE, provider_id="fake://2"))
+            assert await sync(w, w.KEY) == "initialized"
+        await asyncio.sleep(FORMER_NODE_COUNTS)
+        assert await sync(w, w.KEY) == "initialized"
