@@ -78,8 +78,8 @@ class FairQueue:
         self.owner_at[request.priority, request.worker, request.owner] = now
 
     def _counts_from(self, request: PendingRequest) -> tuple[float, float]:
-        served_at = self.owner_at.get((request.priority, request.worker, request.owner), 0.0)
-        return max(request.since, served_at), request.since
+        who = (request.priority, request.worker, request.owner)
+        return max(request.since, self.owner_at.get(who, request.since)), request.since
 
 
 def whole_tokens(bucket: Bucket, now: float) -> int:

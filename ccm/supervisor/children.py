@@ -140,12 +140,13 @@ class Children:
         """
         first = next((one for one in self if self._can_hand_over(one)), None)
         if first:
-            self.restart(first, proves=True)
-            if first.successor:
-                proof: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-                first.successor.proof = proof
-                if why := await proof:
-                    return why
+            happens = self.restart(first, proves=True)
+            if not first.successor:
+                return happens
+            proof: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            first.successor.proof = proof
+            if why := await proof:
+                return why
         for child in self:
             if child is not first:
                 self.restart(child)

@@ -159,6 +159,57 @@ async def test_a_worker_is_down_until_it_has_been_up_for_the_steady_time(
     assert world.children.down() == {}
 
 
+# A reload: the first new process proves the cloud's credentials for all.
+
+
+@pytest.mark.parametrize(
+    ("faults", "why"),
+    [
+        pytest.param(None, "", id="they-work"),
+        pytest.param(["401", "since noon"], "401; since noon", id="refused"),
+        pytest.param([], "the new process died", id="it-dies"),
+    ],
+)
+async def test_a_reload_replaces_all_workers_or_none(
+    world: World, faults: list[str] | None, why: str
+) -> None:
+    starting, leaving = world.start("route"), world.start("node-1", WorkerState.RUNNING)
+    first, other = (world.start(name, WorkerState.RUNNING) for name in ("node-0", "service"))
+    leaving.is_leaving = True
+    reloading = asyncio.create_task(world.children.replace_all())
+    await let_run()
+    new = first.successor
+    assert new
+    assert [spec.proves for spec in world.spawns.specs] == [False] * 4 + [True]
+    assert (other.successor, handle(starting.current).done) == (None, [])
+    if faults is None:
+        world.children.on_hello(first, new)
+    else:
+        new.faults = faults
+        handle(new).end(ExitCode.CONFIGURATION)
+    await until(reloading.done)
+    assert reloading.result() == why
+    assert first.successor is (None if why else new)
+    assert bool(other.successor) == (not why)
+    assert handle(starting.current).done == ([] if why else ["kill"])
+    assert (leaving.successor, world.spawns.specs[-1].proves) == (None, bool(why))
+
+
+async def test_a_reload_without_a_process_that_could_prove_it_replaces_nobody(
+    world: World,
+) -> None:
+    first, other = (world.start(name, WorkerState.STANDBY) for name in ("node-0", "service"))
+    world.spawns.failures = [OSError("too many open files")]
+    assert "(too many open files)" in await world.children.replace_all()
+    assert (first.successor, other.successor) == (None, None)
+
+
+async def test_a_reload_restarts_workers_that_have_nothing_to_hand_over(world: World) -> None:
+    workers = world.start("node-0", WorkerState.SYNCING), world.start("service")
+    assert await world.children.replace_all() == ""
+    assert [handle(child.current).done for child in workers] == [["kill"]] * 2
+
+
 # The end of all of it, or of one worker.
 
 

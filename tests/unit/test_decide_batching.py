@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.decide.batching import BatchTimings, LastBatch, Pace, begin, leave, seconds_to_wait
+from ccm.decide.batching import (
+    BatchTimings,
+    GatheringBatch,
+    LastBatch,
+    Pace,
+    begin,
+    leave,
+    seconds_to_wait,
+)
 from tests.support.properties import examples
 
 TIMINGS = BatchTimings()
@@ -75,6 +83,45 @@ def batches(
 def test_a_batch_leaves(arrivals: list[float], expected: list[tuple[int, float]]) -> None:
     """With so many objects, and after its first one waited so long."""
     assert [(left.size, round(left.waited, 4)) for left in batches(arrivals)] == expected
+
+
+LONE = GatheringBatch(Pace.LONE, 0.0, TIMINGS.lone_window, 0.5)
+STREAM = GatheringBatch(Pace.STREAM, 0.0, TIMINGS.join_window, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("pace", "now", "expected"),
+    [
+        (Pace.LONE, 0.05, GatheringBatch(Pace.LONE, 0.05, TIMINGS.lone_window, 0.55)),
+        (Pace.LONE, 0.25, GatheringBatch(Pace.LONE, 0.25, TIMINGS.first_window, 0.75)),
+        (Pace.STREAM, 0.25, GatheringBatch(Pace.STREAM, 0.25, TIMINGS.join_window, 0.5)),
+        (Pace.STREAM, 0.5, GatheringBatch(Pace.LONE, 0.5, TIMINGS.first_window, 1.0)),
+        (Pace.STEADY, 0.25, GatheringBatch(Pace.STEADY, 0.25, TIMINGS.interval, 0.5)),
+    ],
+)
+def test_a_batch_begins_by_the_last_one(pace: Pace, now: float, expected: GatheringBatch) -> None:
+    assert begin(LastBatch(pace, 0.0), now, TIMINGS) == expected
+
+
+@pytest.mark.parametrize(
+    ("batch", "now", "seconds"),
+    [
+        (LONE, 9.5, TIMINGS.lone_window),
+        (LONE, TIMINGS.longest_wait, 0.0),
+        (STREAM, 0.125, 0.375),
+        (STREAM, 0.5, TIMINGS.interval),
+        (STREAM, 9.5, TIMINGS.interval),
+    ],
+)
+def test_a_batch_that_others_are_about_to_join_waits(
+    batch: GatheringBatch, now: float, seconds: float
+) -> None:
+    assert seconds_to_wait(batch, now, 0.0, True, TIMINGS) == seconds
+
+
+@pytest.mark.parametrize(("now", "pace"), [(0.25, Pace.STEADY), (0.5, Pace.STREAM)])
+def test_a_stream_becomes_steady_when_a_batch_left_too_soon(now: float, pace: Pace) -> None:
+    assert leave(STREAM, now, 1, is_full=False) == LastBatch(pace, now)
 
 
 def test_objects_that_are_about_to_join_are_waited_for_but_not_for_ever() -> None:

@@ -157,6 +157,23 @@ def test_every_priority_has_its_share_under_endless_demand_of_all() -> None:
     assert order["NODE_INIT"] == 500 - 500 // SHARE
 
 
+def test_the_share_is_for_those_who_wait_and_goes_to_whom_it_was_given_longest_ago() -> None:
+    first, route = request("first", Priority.NODE_INIT), request("route")
+    fair_queue = FairQueue()
+    for one in (route, *[first] * SHARE):  # each of them alone
+        fair_queue.grant(one, [one], 100.0)
+
+    def order(burst: int, *pending: PendingRequest) -> list[str]:
+        return granted_to(bucket(burst=burst), [*pending], 100.0, fair_queue)
+
+    firsts = [first] * SHARE
+    refresh = request("refresh", Priority.REFRESH)
+    assert order(SHARE, *firsts, route, refresh) == ["first"] * (SHARE - 1) + ["refresh"]
+    assert order(SHARE, *firsts, route) == ["first"] * (SHARE - 1) + ["route"]
+    order(SHARE - 1, *firsts, route)
+    assert order(1, first) == ["first"], "the other one was given up"
+
+
 @given(
     st.integers(1, 50),
     st.lists(st.builds(request, st.text("abc"), st.sampled_from(Priority)), max_size=60),

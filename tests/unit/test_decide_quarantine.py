@@ -11,6 +11,7 @@ from ccm.decide.quarantine import (
     FORGOTTEN_AFTER,
     FREE,
     RETRY,
+    Quarantine,
     Suspicion,
     after_death,
     after_survival,
@@ -156,3 +157,24 @@ def test_a_key_that_lived_is_forgotten_and_one_of_long_ago_too() -> None:
     assert list(known) == ["b"]
     later = after_death(known, ["a", "b"], NOW + FORGOTTEN_AFTER)
     assert set(groups(later).values()) == {FREE}
+
+
+def test_a_key_is_quarantined_once_no_other_one_can_be_the_culprit() -> None:
+    known: dict[str, Suspicion] = {}
+    for executing, deaths in (("a", 0), ("ax", 0), ("ay", 1), ("ayz", 2)):
+        known = after_death(known, executing, NOW)
+        assert known["a"].deaths == deaths
+
+
+def test_each_controller_has_a_quarantine_of_its_own() -> None:
+    quarantine, until = Quarantine(), NOW + 1.0 + RETRY.first
+    assert quarantine.suspicions("node") == {}
+    assert quarantine.record_death("node", ["a"], NOW) == {}
+    assert quarantine.suspicions("node") == {"a": Suspicion(NOW)}
+    assert quarantine.record_death("node", ["a"], NOW + 1.0) == {"a": Suspicion(until, 1, 1)}
+    for controller in ("node", "service"):
+        assert quarantine.record_death(controller, ["b"], NOW + 2.0) == {}
+    assert quarantine.quarantined("node") == {"a": until}
+    assert quarantine.status(NOW + 2.06) == {"node": {"a": 8.9}}
+    quarantine.record_survival("node", "a")
+    assert (quarantine.status(NOW), [*quarantine.suspicions("node")]) == ({}, ["b"])

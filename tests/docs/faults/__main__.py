@@ -1,4 +1,8 @@
-"""Prints the fault table, for `make docs`; `break [TEXT…]` shows which of its tests bite."""
+"""Prints the fault table, for `make docs`; `break [TEXT…]` shows which of its tests bite.
+
+Both keep `seen.tsv`: the one drops what has changed, the other writes what it saw. With `--unseen`
+`break` leaves out what it has seen before.
+"""
 
 import sys
 import tempfile
@@ -9,15 +13,17 @@ from pathlib import Path
 
 from .cures import cures_of
 from .rows import read_rows, table
+from .seen import FILE, is_seen, read_seen, record, table_of_seen
 from .without import Tree
 
 
-def show_bites(texts: Sequence[str]) -> int:
+def show_bites(texts: Sequence[str], only_unseen: bool) -> int:
     """Take its cure from each row that has one of these texts; 1 when a test does not bite."""
     rows = [
         row
         for row in read_rows()
         if not texts or any(text in row.name or text in row.test for text in texts)
+        if not (only_unseen and is_seen(row))
     ]
     cured = [row for row in rows if cures_of(row)]
     counts = Counter({"without cure": len(rows) - len(cured)})
@@ -27,6 +33,8 @@ def show_bites(texts: Sequence[str]) -> int:
             began = time.monotonic()
             verdict, why = tree.verdict(row)
             counts[verdict] += 1
+            if verdict != "not run":
+                record(row, bites=verdict == "bites")
             seconds = time.monotonic() - began
             print(f"{verdict:13} {seconds:5.1f} s  {row.name}\n    {' '.join(why.split())[:200]}")
             sys.stdout.flush()
@@ -36,5 +44,7 @@ def show_bites(texts: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["break"]:
-        sys.exit(show_bites(sys.argv[2:]))
+        texts = [text for text in sys.argv[2:] if text != "--unseen"]
+        sys.exit(show_bites(texts, "--unseen" in sys.argv))
+    FILE.write_text(table_of_seen(read_seen()), encoding="utf-8")
     print(table(), end="")

@@ -9,6 +9,7 @@ from tests.support.running import IS_LONG, long
 
 from .cures import ROOT, Cure, cures_of, read_cures, without_cure
 from .rows import FaultRow, read_rows
+from .seen import FILE, read_seen, table_of_seen
 from .without import Tree
 
 CURED = [row for row in read_rows() if cures_of(row)]
@@ -27,6 +28,10 @@ def test_a_cure_can_be_taken_from_the_present_source(cure: Cure) -> None:
     source = (ROOT / cure.file).read_text(encoding="utf-8")
     ast.parse(cure.taken_from(source))
     assert cure.new != cure.old
+
+
+def test_what_was_seen_is_of_the_present_rows_tests_and_cures() -> None:
+    assert FILE.read_text(encoding="utf-8") == table_of_seen(read_seen()), "run `make docs`"
 
 
 @pytest.fixture(scope="module")
