@@ -6,41 +6,23 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
-from ccm.sandbox.kubelets import pod_network, ready_condition, registration
+from ccm.sandbox.kubelets import pod_network, registration
 
 IMAGES = 30  # of the 50 that a kubelet reports at the most
 AT_ONCE = 32
-PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def kubelets_node(name: str, has_pod_network: bool = False) -> Json:
-    """What a kubelet registers, with the images, labels and conditions of a node in use."""
+    """What a kubelet registers, with the images and labels of a node in use."""
     node = registration(name, pod_network(name) if has_pod_network else "")
     node["metadata"]["labels"] |= {
-        "beta.kubernetes.io/arch": "amd64",
-        "beta.kubernetes.io/os": "linux",
         "node.kubernetes.io/pool": "general",
         **{f"example.com/feature-{number}": "present" for number in range(12)},
     }
-    node["metadata"]["annotations"] = {
-        "node.alpha.kubernetes.io/ttl": "0",
-        "volumes.kubernetes.io/controller-managed-attach-detach": "true",
-        "csi.volume.kubernetes.io/nodeid": f'{{"csi.example.com":"{name}"}}',
-    }
-    status = node["status"]
-    status["conditions"] += [_no_pressure(kind) for kind in PRESSURES]
-    status["addresses"] = [{"type": "Hostname", "address": name}]
-    status["allocatable"] = {"cpu": "3920m", "memory": "14Gi", "pods": "110"}
-    status["images"] = [_image(number) for number in range(IMAGES)]
-    status["nodeInfo"] |= {
-        "machineID": _digest(name)[:32],
-        "systemUUID": _digest(f"{name}-system")[:32],
-        "bootID": _digest(f"{name}-boot")[:32],
-        "kernelVersion": "6.8.0-45-generic",
-        "osImage": "Ubuntu 24.04.1 LTS",
-        "containerRuntimeVersion": "containerd://2.0.4",
-        "architecture": "amd64",
-    }
+    node["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"] = (
+        f'{{"csi.example.com":"{name}"}}'
+    )
+    node["status"]["images"] = [_image(number) for number in range(IMAGES)]
     return node
 
 
@@ -65,15 +47,6 @@ def _image(number: int) -> Json:
     digest = _digest(name)
     names = [f"{name}@sha256:{digest}", f"{name}:v1.{number}.0"]
     return {"names": names, "sizeBytes": 31_000_000 + number}
-
-
-def _no_pressure(kind: str) -> Json:
-    return ready_condition(True) | {
-        "type": kind,
-        "status": "False",
-        "reason": f"KubeletHasNo{kind}",
-        "message": f"kubelet has no {kind}",
-    }
 
 
 def _digest(text: str) -> str:

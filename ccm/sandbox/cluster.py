@@ -109,10 +109,20 @@ class Sandbox:
         while True:
             await asyncio.sleep(1.0)
             try:
-                nodes = list(self.observer.nodes)
-                self.power = await follow_power(self.kube, self.cloud, nodes)
+                await self._follow_machines()
             except (KubernetesError, Unreachable, CloudError):
                 continue  # a fault that someone set on purpose; look again in a second
+
+    async def _follow_machines(self) -> None:
+        """Kubelets live while their machines run, and register once in their life.
+
+        So a Node that someone deleted comes back when its machine starts again.
+        """
+        nodes = list(self.observer.nodes)
+        before, self.power = self.power, await follow_power(self.kube, self.cloud, nodes)
+        started = [name for name, power in self.power.items() if before.get(name, power) != power]
+        returning = [name for name in started if self.power[name] is Power.RUNNING]
+        await register(self.kube, [name for name in returning if name not in nodes])
 
     async def _follow_workload(self) -> None:
         while True:

@@ -3,15 +3,38 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from uuid import NAMESPACE_DNS, uuid5
 
-from ccm.kube.client import MERGE_PATCH, Kube
-from ccm.model.objects import UNINITIALIZED_TAINT, Json, format_time
+from ccm.errors import KubernetesError
+from ccm.kube.client import MERGE_PATCH, STRATEGIC_PATCH, Kube
+from ccm.model.objects import PROVIDED_NODE_IP, UNINITIALIZED_TAINT, Json, Node, format_time
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine, Power
 
 ZONES = ("zone-a", "zone-b", "zone-c")
 TYPES = ("standard-2", "standard-4", "compute-8")
 REGISTRATIONS = 16  # at the same time
+
+NODES = "/api/v1/nodes"
+NOT_READY = "node.kubernetes.io/not-ready"
+TTL = {"node.alpha.kubernetes.io/ttl": "0"}
+HOST = {"arch": "amd64", "os": "linux"}
+SIZE = {"cpu": "4", "ephemeral-storage": "100Gi", "memory": "16Gi", "pods": "110"}
+PRESSURES = (
+    (
+        "MemoryPressure",
+        "False",
+        "KubeletHasSufficientMemory",
+        "kubelet has sufficient memory available",
+    ),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+READY = {
+    "True": ("KubeletReady", "kubelet is posting ready status"),
+    "False": ("KubeletNotReady", "container runtime status check may not have completed yet"),
+    "Unknown": ("NodeStatusUnknown", "Kubelet stopped posting node status."),
+}
 
 
 def new_machines(first: int, count: int) -> list[Machine]:
@@ -36,17 +59,26 @@ def pod_network(name: str) -> str:
     return f"10.{128 + (116 + number // 256) % 128}.{number % 256}.0/24"
 
 
-def registration(name: str, pod_cidr: str = "") -> Json:
-    """The Node that a kubelet with `--cloud-provider=external` creates."""
+def registration(
+    name: str, pod_cidr: str = "", *, node_ip: str = "", is_ready: bool = True
+) -> Json:
+    """The Node of a kubelet with `--cloud-provider=external` that no cloud knows yet.
+
+    Without `is_ready` it is what the kubelet creates, before kube-controller-manager has seen it.
+    `node_ip` is the kubelet's flag: addresses with commas between them.
+    """
+    labels = {f"{prefix}kubernetes.io/{key}": HOST[key] for prefix in ("beta.", "") for key in HOST}
+    addresses = [("InternalIP", one) for one in node_ip.split(",") if one]
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
             "name": name,
-            "labels": {
-                "kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux",
-                "kubernetes.io/arch": "amd64",
+            "labels": labels | {"kubernetes.io/hostname": name},
+            "annotations": {
+                "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+                **({PROVIDED_NODE_IP: node_ip} if node_ip else {}),
+                **(TTL if is_ready else {}),
             },
         },
         "spec": {
@@ -54,39 +86,101 @@ def registration(name: str, pod_cidr: str = "") -> Json:
             **({"podCIDR": pod_cidr, "podCIDRs": [pod_cidr]} if pod_cidr else {}),
         },
         "status": {
-            "conditions": [ready_condition(True)],
-            "nodeInfo": {"kubeletVersion": "v1.36.3", "operatingSystem": "linux"},
-            "capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+            "addresses": [
+                {"type": kind, "address": address}
+                for kind, address in (*addresses, ("Hostname", name))
+            ],
+            "allocatable": SIZE,
+            "capacity": SIZE,
+            "conditions": conditions("True" if is_ready else "False"),
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {
+                "architecture": HOST["arch"],
+                "bootID": str(uuid5(NAMESPACE_DNS, f"boot.{name}")),
+                "containerRuntimeVersion": "containerd://2.4.2",
+                "kernelVersion": "6.12.48",
+                "kubeProxyVersion": "",
+                "kubeletVersion": "v1.37.2",
+                "machineID": uuid5(NAMESPACE_DNS, name).hex,
+                "operatingSystem": HOST["os"],
+                "osImage": "Debian GNU/Linux 13 (trixie)",
+                "systemUUID": str(uuid5(NAMESPACE_DNS, f"system.{name}")),
+            },
         },
     }
 
 
+def conditions(ready: str) -> list[Json]:
+    """What a kubelet reports that is ready (`True`) or not yet (`False`), or silent (`Unknown`)."""
+    now = format_time(datetime.now(UTC))
+    reported = [*PRESSURES, ("Ready", ready, *READY[ready])]
+    if ready == "Unknown":
+        reported = [(kind, ready, *READY[ready]) for kind, *_ in reported]
+    return [
+        {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        for kind, status, reason, message in reported
+    ]
+
+
 def ready_condition(is_ready: bool) -> Json:
     """The `Ready` condition of a kubelet that works, or of one that fell silent."""
-    now = format_time(datetime.now(UTC))
-    return {
-        "type": "Ready",
-        "status": "True" if is_ready else "Unknown",
-        "reason": "KubeletReady" if is_ready else "NodeStatusUnknown",
-        "message": "kubelet is ready" if is_ready else "Kubelet stopped posting node status.",
-        "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
-    }
+    return conditions("True" if is_ready else "Unknown")[-1]
 
 
 async def register(kube: Kube, names: Sequence[str], stagger: float = 0.0) -> None:
-    """Create the Nodes of these machines vm-…; `stagger` seconds apart, or all at once."""
+    """Let these machines vm-… join, `stagger` seconds apart, or all at once.
+
+    Their kubelets create the Nodes and are ready soon after, when kube-controller-manager gives
+    each its pod network.
+    """
     slots = asyncio.Semaphore(REGISTRATIONS)
 
     async def one(name: str) -> None:
         async with slots:
-            await kube.post("/api/v1/nodes", registration(name, pod_network(name)))
+            await kube.post(NODES, registration(name, is_ready=False))
+            await _report(kube, name, "True")
+            await _control(kube, name)
 
     async with asyncio.TaskGroup() as group:
         for name in names:
             group.create_task(one(name))
             if stagger:
                 await asyncio.sleep(stagger)
+
+
+async def _report(kube: Kube, name: str, ready: str) -> None:
+    """The kubelet's report, or what kube-controller-manager writes when none comes."""
+    body = {"status": {"conditions": conditions(ready)}}
+    await kube.patch(f"{NODES}/{name}/status", STRATEGIC_PATCH, body)
+
+
+async def _control(kube: Kube, name: str) -> None:
+    """What kube-controller-manager writes to a Node that has become ready."""
+    network = pod_network(name)
+    while True:
+        node = await kube.get(f"{NODES}/{name}")
+        taints = [taint for taint in node["spec"].get("taints", ()) if taint["key"] != NOT_READY]
+        body = {
+            "metadata": {
+                "annotations": TTL,
+                "resourceVersion": node["metadata"]["resourceVersion"],
+            },
+            "spec": {"podCIDR": network, "podCIDRs": [network], "taints": taints},
+        }
+        try:
+            await kube.patch(f"{NODES}/{name}", MERGE_PATCH, body)
+        except KubernetesError as error:
+            if not error.is_race:
+                raise
+        else:
+            return
 
 
 async def follow_power(kube: Kube, cloud: CloudAdmin, nodes: Iterable[str]) -> dict[str, Power]:
@@ -97,11 +191,6 @@ async def follow_power(kube: Kube, cloud: CloudAdmin, nodes: Iterable[str]) -> d
     power = {machine.name: machine.power for machine in await cloud.machines()}
     for name in nodes:
         is_running = power.get(name) is Power.RUNNING
-        node = await kube.get(f"/api/v1/nodes/{name}")
-        conditions = node.get("status", {}).get("conditions", [])
-        others = [entry for entry in conditions if entry.get("type") != "Ready"]
-        was_ready = any(c.get("type") == "Ready" and c["status"] == "True" for c in conditions)
-        if was_ready != is_running:
-            body = {"status": {"conditions": [*others, ready_condition(is_running)]}}
-            await kube.patch(f"/api/v1/nodes/{name}/status", MERGE_PATCH, body)
+        if Node(await kube.get(f"{NODES}/{name}")).is_ready != is_running:
+            await _report(kube, name, "True" if is_running else "Unknown")
     return power

@@ -257,10 +257,7 @@ def node_ips(net: int) -> dict[str, str]:
 
 
 async def create(api: Kube, name: str, ip: str) -> None:
-    node = registration(name)
-    if ip:
-        node["metadata"]["annotations"] = {PROVIDED_NODE_IP: ip}
-    await api.post(NODES, node)
+    await api.post(NODES, registration(name, node_ip=ip))
 
 
 async def set_node_ip(api: Kube, name: str, ip: str) -> None:

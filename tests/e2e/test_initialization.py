@@ -61,7 +61,7 @@ async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment)
     """A node the cloud does not know, one of another cloud, and an odd one, among ordinary ones."""
     foreign, odd = registration("foreign"), registration("odd-address")
     foreign["spec"]["providerID"] = "othercloud://x"
-    odd["metadata"]["annotations"] = {PROVIDED_NODE_IP: "not an ip"}
+    odd["metadata"]["annotations"][PROVIDED_NODE_IP] = "not an ip"
     for body in (registration("unknown-machine"), foreign, odd):
         await env.api.post(NODES, body)
     await env.admin.add([Machine("odd-address")])

@@ -5,10 +5,11 @@ Each test has machines and Nodes of its own in one cluster. The last one counts 
 
 import asyncio
 import json
+import re
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,13 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from ccm.model.objects import PROVIDED_NODE_IP, SHUTDOWN_TAINT, Node
+from ccm.kube.watch import ListCompleted, Updated, list_and_watch
+from ccm.model.objects import PROVIDED_NODE_IP, SHUTDOWN_TAINT, Json, Node, objects
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Address, Machine
+from ccm.sandbox.kubelets import NOT_READY, TTL, conditions, registration
+from tests.support.cluster_nodes import connect
+from tests.support.deadlines import within
 from tests.support.kube.build import KUBELETS, find_binaries
 from tests.support.kube.kubelets import POD_NETWORK, REMEDY, Kubelets
 from tests.support.needed import needed
@@ -36,6 +41,7 @@ NAMES = [
     *WAVE,
     *BY_IP,
     *("id-right", "id-foreign", "id-nowhere", "bootstrap", "returning", "stopped", "ended"),
+    *("twin", "twin-ip"),
 ]
 FLAGS = ("--controllers=*", f"--cluster-cidr={POD_NETWORK}", "--cloud-rate=write=200")
 LABELS = (
@@ -109,6 +115,62 @@ def own_address(family: str) -> str:
         info["local"] for one in listed for info in one.get("addr_info", ()) if info
     ]
     return needed(found[0] if found else "", f"this host has no global IP{family} address")
+
+
+NOT_COMPARED = {
+    r"metadata\.(uid|resourceVersion|creationTimestamp|managedFields).*": "the API server's",
+    r"status\.(capacity|allocatable)\..*": "the machine's size",
+    r"status\.nodeInfo\..*": "the machine's own",
+    r"status\.conditions\.\d\.last.*": "when it was",
+    r"status\.conditions\.3\.message": "what a kubelet that is not ready waits for",
+    r"status\.(images|features|runtimeHandlers|declaredFeatures)\b.*": "what the runtime can do",
+}
+"""What of a Node may differ in the sandbox, and why; no cloud controller decides by it."""
+
+
+@pytest.mark.parametrize("name", ["twin", "twin-ip"])
+async def test_a_node_of_the_sandbox_is_the_one_that_a_real_kubelet_registers(
+    name: str, world: World
+) -> None:
+    """Without a machine it stays as kubelet and kube-controller-manager make it."""
+    cluster, flag = world.kubelets.cluster, own_address("v4") if name == "twin-ip" else ""
+    states: list[Json] = []
+    api = await connect(cluster.kubeconfig("admin"))
+    async with within(), aclosing(list_and_watch(api, NODES)) as events:
+        async for event in events:
+            if isinstance(event, ListCompleted):
+                world.kubelets.join(name, *([f"--node-ip={flag}"] if flag else []))
+            elif isinstance(event, Updated) and event.raw["metadata"]["name"] == name:
+                states.append(event.raw)
+                node = Node(event.raw)
+                is_known = node.pod_cidrs and TTL.items() <= node.annotations.items()
+                if is_known and not _has(node, NOT_READY):
+                    break
+    await api.close()
+    world.kubelets.kill(name)
+    cluster.request("DELETE", f"{NODES}/{name}").expect()
+    network = states[-1]["spec"]["podCIDR"]
+    for state, made in (
+        (states[0], registration(name, node_ip=flag, is_ready=False)),
+        (states[-1], registration(name, network, node_ip=flag)),
+    ):
+        stored = cluster.request("POST", f"{NODES}?dryRun=All", made).expect().body
+        if state is states[-1]:  # admission taints each new Node
+            stored["spec"]["taints"] = [
+                t for t in stored["spec"]["taints"] if t["key"] != NOT_READY
+            ]
+        assert dict(_fields(stored)) == dict(_fields(state))
+
+
+def _fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Each field by its path, but those that are not compared."""
+    if any(re.fullmatch(pattern, path) for pattern in NOT_COMPARED):
+        return
+    if not isinstance(value, dict | list):
+        yield path, value
+        return
+    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from _fields(one, f"{path}.{key}" if path else str(key))
 
 
 async def test_kubelets_that_join_in_waves_get_what_the_cloud_knows(world: World) -> None:
@@ -254,6 +316,19 @@ async def test_a_machine_that_stops_and_starts_and_one_that_ends(world: World) -
         world.kubelets.kill(machine.name)
     await until("the shutdown taint", lambda: _has(world.node("stopped"), SHUTDOWN_TAINT))
     await until("the ended machine's Node is deleted", lambda: not world.node("ended"))
+
+    def silent() -> list[Json]:
+        """What kube-controller-manager writes for a kubelet, once it misses its reports."""
+        node = world.node("stopped")
+        found = objects(node.status["conditions"]) if node else []
+        own = [one for one in found if one["type"] != "NetworkUnavailable"]
+        return own if own[-1]["status"] == "Unknown" else []
+
+    reported = await until("the conditions are unknown", silent)
+    unknown = conditions("Unknown")
+    assert dict(_fields(reported, "status.conditions")) == dict(
+        _fields(unknown, "status.conditions")
+    )
     await world.admin.start("stopped")
     world.kubelets.join("stopped")
 

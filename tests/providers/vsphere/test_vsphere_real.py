@@ -9,7 +9,6 @@ import pytest
 
 from ccm.kube.client import Kube
 from ccm.model.cloud import swapped_uuid
-from ccm.model.objects import PROVIDED_NODE_IP
 from ccm.sandbox.kubelets import registration
 from tests.e2e.conftest import api, cluster
 from tests.labs.vsphere.lab import LABELS, Lab
@@ -44,13 +43,11 @@ class Whole(RealNodes):
 
     async def register(self, number: int, machine: dict[str, Any], node_ip: str = "") -> None:
         """What the kubelet on a machine does first; most read their UUID turned around."""
-        node = registration(name_of(number))
+        node = registration(name_of(number), node_ip=node_ip)
         uuid = machine["uuid"]
         node["status"]["nodeInfo"]["systemUUID"] = (
             swapped_uuid(uuid) if number % 3 else uuid.upper()
         )
-        if node_ip:
-            node["metadata"]["annotations"] = {PROVIDED_NODE_IP: node_ip}
         await self.api.post(NODES, node)
 
     async def store_password(self, password: str) -> None:

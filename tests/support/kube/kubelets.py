@@ -77,6 +77,7 @@ class Kubelets:
                 str(self._programs / "hollow-kubelet"),
                 f"--hostname-override={name}",
                 "--cloud-provider=external",
+                "--enable-controller-attach-detach",  # which kubemark switches off
                 f"--cert-dir={directory}/pki",
                 f"--address={self._address(name)}",
                 *access,
