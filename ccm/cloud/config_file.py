@@ -147,3 +147,9 @@ def url(
     if paths is not None and found.path.rstrip("/") not in paths:
         raise ValueError(value)
     return value.rstrip("/")
+
+
+def secure_url(value: str) -> str:
+    """The URL of what gets credentials: HTTPS, or HTTP on this host; its path may be any."""
+    is_local = re.match(r"http://(127\.0\.0\.1|\[::1]|localhost)[:/]?", value)
+    return url(value, ("http", "https") if is_local else ("https",), None)

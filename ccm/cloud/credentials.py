@@ -15,18 +15,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ccm.cloud.config_file import read_bounded
 from ccm.cloud.sections import Faults
 from ccm.decide.backoff import Backoff
-from ccm.errors import Denied, Refused, Unauthenticated
+from ccm.errors import CloudError, Denied, Refused, Unauthenticated
 from ccm.redaction import register_secrets
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+RENEW_AT = 0.8  # of a token's life
 
 TOKEN_PAUSE = Backoff(first=5.0, most=60.0)
 PASSWORD_PAUSE = Backoff(first=30.0, most=900.0)
@@ -228,3 +230,44 @@ class Credentials(Generic[T]):
             raise
         self._pause.accepted(credentials)
         return result
+
+
+class HasLifetime(Protocol):
+    """What is good for so many seconds from when it was given."""
+
+    @property
+    def lifetime(self) -> float: ...
+
+
+L = TypeVar("L", bound=HasLifetime)
+
+
+class RenewedToken(Generic[L]):
+    """A token that the first who needs it renews before it ends; `renew` asks for a new one.
+
+    Where that fails, the old one is used while it is good.
+    """
+
+    def __init__(self, renew: Callable[[], Awaitable[L]]) -> None:
+        self.current: L | None = None
+        self._renew, self._renewing = renew, asyncio.Lock()
+        self._renew_at = 0.0  # monotonic
+
+    async def get(self, instead_of: L | None = None) -> L:
+        """The token of now; another one than `instead_of`, which was refused."""
+        async with self._renewing:
+            token = self.current
+            is_usable = token is not None and token is not instead_of
+            if token is not None and is_usable and time.monotonic() < self._renew_at:
+                return token
+            try:
+                self.current = await self._renew()
+            except CloudError as error:
+                if token is None or not is_usable:
+                    raise
+                grace = token.lifetime * (1 - RENEW_AT) / 4
+                self._renew_at = time.monotonic() + grace
+                log.warning("the token is not renewed yet", extra={"why": str(error)})
+                return token
+            self._renew_at = time.monotonic() + self.current.lifetime * RENEW_AT
+            return self.current

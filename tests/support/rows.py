@@ -17,6 +17,7 @@ TESTS = Path(__file__).parents[1]
 DIFFERENCES = TESTS.parent / "docs" / "differences.md"
 CLOUDS = {
     "DO": "digitalocean",
+    "GC": "gce",
     "IN": "incus",
     "OS": "openstack",
     "PX": "proxmox",

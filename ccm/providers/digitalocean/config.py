@@ -3,14 +3,13 @@
 All faults of both are told at once.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ccm.cloud.config_file import (
     choice,
     of_form,
-    url,
+    secure_url,
     why_no_certificate,
 )
 from ccm.cloud.credentials import TOKEN, SecretText
@@ -27,10 +26,8 @@ STACKS = (IPV4, DUALSTACK)
 
 
 def _url(value: str) -> str:
-    """The API's address, with `/v2` or without; a token goes there, so it is HTTPS or local."""
-    is_local = re.match(r"http://(127\.0\.0\.1|\[::1]|localhost)[:/]?", value)
-    schemes = ("http", "https") if is_local else ("https",)
-    return url(value, schemes, None).removesuffix("/v2")
+    """The API's address, with `/v2` or without."""
+    return secure_url(value).removesuffix("/v2")
 
 
 def _rate(value: str) -> float:

@@ -1,14 +1,12 @@
 """The way to OpenStack: one HTTP request at a time through the gate, errors by what to do."""
 
-import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ccm.cloud.config_file import certificate_problem, why_unreadable
-from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials
+from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials, RenewedToken
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, read_list
 from ccm.errors import (
@@ -27,7 +25,6 @@ from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.config import OpenStackConfig
 from ccm.providers.openstack.credentials import GlobalSection
 from ccm.providers.openstack.keystone import (
-    RENEW_AT,
     Token,
     read_token,
     token_request,
@@ -70,9 +67,7 @@ class OpenStackApi(JsonApi):
         timeout = config.metadata.request_timeout
         super().__init__(gate, caller, timeout=timeout, idle_timeout=IDLE_TIMEOUT)
         self._config, self._read_config = config, read
-        self._token: Token | None = None
-        self._renew_at = 0.0  # monotonic, of the token
-        self._renewing = asyncio.Lock()
+        self._tokens = RenewedToken(lambda: self._login.use(self._new_token))
         known = config.credentials
         locks = known.password or known.trustee_password
         self._login = Credentials(
@@ -85,13 +80,14 @@ class OpenStackApi(JsonApi):
     def region(self) -> str:
         """The configured region, else that of the endpoint in use; empty before the first call."""
         configured = self._config.credentials.region
-        if configured or self._token is None:
+        token = self._tokens.current
+        if configured or token is None:
             return configured
-        return self._token.endpoint("compute", "", self._interface).region
+        return token.endpoint("compute", "", self._interface).region
 
     async def project_id(self) -> str:
         """The project that the token is for."""
-        return (await self._valid_token()).project_id
+        return (await self._tokens.get()).project_id
 
     async def get(self, operation: str, service: str, path: str, **query: str) -> Json:
         """The answer to a GET."""
@@ -113,11 +109,11 @@ class OpenStackApi(JsonApi):
 
     async def request(self, request: Request) -> Any:
         """With the token, and again with a new one after a 401."""
-        token = await self._valid_token()
+        token = await self._tokens.get()
         try:
             return await super().request(self._with_token(request, token))
         except Unauthenticated:
-            token = await self._valid_token(instead_of=token)
+            token = await self._tokens.get(instead_of=token)
         return await super().request(self._with_token(request, token))
 
     async def make(self, call: ApiCall, headers: Mapping[str, str] | None = None) -> Json:
@@ -149,25 +145,6 @@ class OpenStackApi(JsonApi):
     @property
     def _interface(self) -> str:
         return self._config.credentials.os_endpoint_type or "public"
-
-    async def _valid_token(self, instead_of: Token | None = None) -> Token:
-        """The token, got or renewed by the first who needs it; an old one while it is good."""
-        async with self._renewing:
-            token = self._token
-            is_usable = token is not None and token is not instead_of
-            if token and is_usable and time.monotonic() < self._renew_at:
-                return token
-            try:
-                self._token = await self._login.use(self._new_token)
-            except CloudError as error:
-                if token is None or not is_usable:
-                    raise
-                grace = token.lifetime * (1 - RENEW_AT) / 4
-                self._renew_at = time.monotonic() + grace
-                log.warning("the token is not renewed yet", extra={"why": str(error)})
-                return token
-            self._renew_at = time.monotonic() + self._token.lifetime * RENEW_AT
-            return self._token
 
     async def _new_token(self, known: GlobalSection) -> Token:
         """Ask Keystone."""

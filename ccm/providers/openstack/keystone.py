@@ -15,7 +15,6 @@ from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.openstack.credentials import GlobalSection, project_domain, user_domain
 from ccm.redaction import register_hidden
 
-RENEW_AT = 0.8  # of a token's life
 SERVICE_TYPES = {
     "compute": ("compute",),
     "network": ("network",),

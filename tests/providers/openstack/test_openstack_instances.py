@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ccm.cloud import credentials
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError, Denied, Throttled
@@ -127,7 +128,7 @@ async def test_a_token_is_renewed_in_time_and_used_on_while_keystone_is_down(
     lab: Lab, cloud: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """OS92: here its time has come at once."""
-    monkeypatch.setattr(api, "RENEW_AT", 0.0)
+    monkeypatch.setattr(credentials, "RENEW_AT", 0.0)
     for _ in range(2):
         assert isinstance(await cloud.describe_one(NODE_1), Instance)
     assert cloud.operations.count("GetToken") == 2

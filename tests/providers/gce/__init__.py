@@ -1,0 +1,1 @@
+"""The provider for Google Compute Engine, against the lab's server."""
