@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from functools import partial
 from itertools import count
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
@@ -86,9 +85,8 @@ async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
         async with limit:
             if inspect.iscoroutinefunction(method):
                 return cast(T, await method(*args))
-            in_context = partial(copy_context().run, method, *args)
-            loop = asyncio.get_running_loop()
-            return cast(T, await loop.run_in_executor(_ThreadPerCall(), in_context))
+            loop, run = asyncio.get_running_loop(), copy_context().run
+            return cast(T, await loop.run_in_executor(_ThreadPerCall(), run, method, *args))
     except TimeoutError as error:
         if not limit.expired():
             raise
@@ -229,7 +227,9 @@ class WorkerGate:
 
     def outage(self) -> dict[str, object]:
         """For how many seconds no read has succeeded, and why; empty before `OUTAGE_AFTER`."""
-        since, failures, why = self._outage or (math.inf, 0, "")
+        if not self._outage:
+            return {}
+        since, failures, why = self._outage
         seconds = time.monotonic() - since
         is_long = seconds >= OUTAGE_AFTER and failures >= OUTAGE_FAILURES
         return {"seconds": round(seconds), "why": why} if is_long else {}
@@ -319,7 +319,7 @@ class WorkerGate:
             case Refused():
                 self._outage = None
             case CloudError() if not isinstance(error, RetryAfter):
-                since, failures, _ = self._outage or (time.monotonic(), 0, "")
+                since, failures = self._outage[:2] if self._outage else (time.monotonic(), 0)
                 self._outage = since, failures + 1, str(error)
 
 

@@ -60,7 +60,7 @@ class Children:
         settings: Settings,
         server: Server,
         start_process: Callable[[WorkerSpec], Process],
-        cluster_uid: str = "",
+        cluster_uid: str,
     ) -> None:
         self._start_process = start_process
         self._bus_path, self._settings = bus_path, settings

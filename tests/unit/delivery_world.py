@@ -120,7 +120,7 @@ class World:
 
 
 def _all_but(elsewhere: frozenset[str]) -> Owns:
-    return lambda kind, key: key not in elsewhere
+    return lambda kind, key: kind != "Node" or key not in elsewhere
 
 
 @contextmanager

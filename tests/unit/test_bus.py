@@ -326,7 +326,7 @@ async def test_nobody_can_take_the_name_of_a_successor(ends: Ends) -> None:
     for number in range(1, 10):
         ends.open(f"node-0.{number}", heard).send(Resync("the successor, surely"))
     await until(lambda: ends.hub.dropped == 9)
-    children = Children(ends.path, Settings(), Server("http://127.0.0.1"), cast(Any, start))
+    children = Children(ends.path, Settings(), Server("http://127.0.0.1"), cast(Any, start), "")
     children.bind(nothing)
     children.add({"node-0": "node"})
     asyncio.get_running_loop().remove_reader(read_end)

@@ -34,7 +34,7 @@ def new_children(
     def ignore(*_: object) -> None: ...
 
     hooks = Hooks(ignore, ignore, ignore, ignore, refused, lambda _: Settings())
-    children = Children(path / "bus", Settings(), cast(Any, None), spawns.start)
+    children = Children(path / "bus", Settings(), cast(Any, None), spawns.start, "")
     children.bind(hooks)
     return children
 

@@ -44,6 +44,7 @@ async def test_a_worker_that_is_silent_writes_its_stacks_and_is_killed(
         world.start("service", WorkerState.RUNNING),
         world.start("route"),
     )
+    assert round(world.children.checked_at - began) == 0
     running = asyncio.create_task(world.children.run())
     assert other.current
     await asyncio.sleep(0.5)
@@ -152,6 +153,7 @@ async def test_what_follows_the_end_of_a_process(
     handle(process).end(code)
     await until(lambda: child.current is not process and world.spawns.count == starts)
     assert (child.life.state, child.life.deaths) == (state, deaths)
+    assert world.spawns.specs[-1].journal_path.endswith(f"node-0.{starts}.journal")
     assert child.last_faults == ["it says why"]
     assert ("gone", process.ident) in world.reported
     assert (("refused", "node-0") in world.reported) == (code == ExitCode.CONFIGURATION)
@@ -159,11 +161,40 @@ async def test_what_follows_the_end_of_a_process(
 
 async def test_a_drained_process_is_followed_by_another(world: World) -> None:
     """As when a change of shards was given up."""
-    child = world.start(state=WorkerState.RUNNING)
+    child, now = world.start(state=WorkerState.RUNNING), asyncio.get_running_loop().time
+    child.life, began = replace(child.life, deaths=9), now()
     world.children.transition(child, WorkerEvent.DRAIN_SENT)
     handle(child.current).end(ExitCode.OK)
-    await until(lambda: world.spawns.count == 2)
-    assert (child.life.state, child.life.deaths) == (WorkerState.STARTING, 0)
+    await until(partial(world.has_started, 2))
+    assert (child.life.state, child.life.deaths) == (WorkerState.STARTING, 9)
+    assert now() - began < 1.0
+
+
+async def test_a_start_that_was_due_is_left_out_once_it_is_not_wanted(world: World) -> None:
+    started, leaving = world.start("node-0"), world.start("node-1")
+    for child in (started, leaving):
+        child.life = replace(child.life, deaths=3)
+        handle(child.current).end(1)
+    await until(lambda: not started.current and not leaving.current)
+    world.children.restart(started)
+    world.children.retire(leaving)
+    await asyncio.sleep(1.0)
+    assert world.spawns.count == 3
+
+
+async def test_an_end_that_cannot_be_handled_is_handled_later(
+    short_dir: Path, spawns: Spawns
+) -> None:
+    world, errors = World(short_dir, spawns), [OSError("no memory")]
+    child = world.start()
+
+    def gone(_: str) -> None:
+        if errors:
+            raise errors.pop()
+
+    world.children.bind(replace(world.children._hooks, gone=gone))
+    handle(child.current).end(1)
+    await until(partial(world.has_started, 2))
 
 
 async def test_a_refusal_without_a_word_has_a_reason_all_the_same(world: World) -> None:
@@ -216,6 +247,10 @@ async def test_the_key_that_ended_a_worker_again_is_quarantined(
     assert [*world.children.quarantine.quarantined("node")] == ["key"]
     [record] = [record for record in caplog.records if record.message.startswith("quarantined")]
     assert vars(record)["key"] == "key"
+    died = [vars(record) for record in caplog.records if record.message == "worker died"]
+    assert [(one["worker"], one["pid"], one["exit_code"]) for one in died] == [
+        ("node-0", process.pid, 1) for process in world.spawns.processes[:2]
+    ]
     assert world.spawns.specs[-1].suspicions["key"].is_quarantined
 
 
@@ -227,6 +262,6 @@ async def test_a_change_of_state_is_logged_once(
     caplog.clear()
     for _ in range(2):
         world.children.transition(child, WorkerEvent.STARTED_LEADING)
-    assert caplog.messages == ["worker changed state"]
+        assert caplog.messages == ["worker changed state"]
     assert child.life.state is WorkerState.RUNNING
     assert child.life.since > 0

@@ -157,6 +157,9 @@ async def test_a_worker_is_down_until_it_has_been_up_for_the_steady_time(
     assert world.children.down() == {"node-0": "no credentials; no region"}
     child.life = Life(WorkerState.RUNNING, now - 6.0, deaths=2)
     assert world.children.down() == {}
+    handle(child.current).end(1)
+    await until(partial(world.has_started, 2))
+    assert child.life.deaths == 1, "the earlier ones are forgotten"
 
 
 # A reload: the first new process proves the cloud's credentials for all.

@@ -241,8 +241,13 @@ async def test_whatever_a_provider_raises_is_the_failure_of_that_call(
     async def method() -> str:
         return raising(error)()
 
-    with pytest.raises(CloudError, match=f"the provider failed: .*{type(error).__name__}"):
+    name = "call raised " if is_blocking else "method raised "
+    raised = name if isinstance(error, SystemExit | asyncio.CancelledError) else ""
+    with pytest.raises(CloudError, match=f"the provider failed: .*{raised}{type(error).__name__}"):
         await call(Priority.ROUTE, raising(error) if is_blocking else method)
+    if raised and is_blocking:
+        with pytest.raises(CloudError, match=r"functools\.partial.* raised "):
+            await call(Priority.ROUTE, partial(raising(error)))
     task = asyncio.current_task()
     assert task
     assert not task.cancelling()
@@ -268,7 +273,9 @@ async def test_a_method_that_does_not_return_has_failed_and_writes_nothing_later
         await gate.call("Create", "write", answer, is_write=True)
 
     left = "Create: its reconcile has ended already"
-    with pytest.raises(CloudError, match="did not return in 20ms" if is_blocking else left):
+    with pytest.raises(
+        CloudError, match="hanging .* did not return in 20ms" if is_blocking else left
+    ):
         await call(Priority.ROUTE, hanging if is_blocking else deaf)
     if is_blocking:
         released.set()
@@ -289,6 +296,8 @@ async def test_a_task_that_is_cancelled_ends_in_whatever_method_it_is() -> None:
 
 async def test_a_plain_provider_method_does_not_block_the_loop() -> None:
     released = threading.Event()
+    is_daemon: bool = await invoke(lambda: threading.current_thread().daemon)
+    assert is_daemon, "one that hangs would keep the process from ending"
     waiting = asyncio.create_task(invoke(released.wait, timeout()))
     await let_run()
     released.set()
@@ -357,11 +366,13 @@ async def test_a_call_is_made_for_its_owner_and_the_next_for_nobody() -> None:
         return await task
 
     for_a_service: Awaitable[str] = call(Priority.ROUTE, provided, "List", owner="a Service")
-    assert await answered(for_a_service) == "answer"
-    assert await answered(provided("List")) == "answer"
+    for_nobody: Awaitable[str] = call(Priority.ROUTE, provided, "List")
+    for asking in (for_a_service, for_nobody, provided("List")):
+        assert await answered(asking) == "answer"
     assert sent == [
         GrantRequest(1, "read", int(Priority.ROUTE), "a Service"),
-        GrantRequest(2, "read", int(Priority.REFRESH), ""),
+        GrantRequest(2, "read", int(Priority.ROUTE), ""),
+        GrantRequest(3, "read", int(Priority.REFRESH), ""),
     ]
 
 
@@ -391,6 +402,9 @@ async def test_reads_that_all_fail_for_a_minute_are_an_outage_until_one_is_answe
         await read(RetryAfter("at work", 1.0))
         await asyncio.sleep(30.0)
     assert gate.outage() == {}
+    for expected in ({}, {}, {"seconds": 122, "why": "no answer"}):
+        assert await read(CloudError("no answer")) == expected
+        await asyncio.sleep(61.0)
 
 
 def test_an_outage_is_reported_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:

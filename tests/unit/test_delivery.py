@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.bus.frames import Ack, Objects, Resync, decode
-from ccm.supervisor.delivery import FRAME_SIZE_LIMIT, MAX_UNACKED_FRAMES
+from ccm.supervisor.delivery import (
+    ENTRY_SIZE,
+    FRAME_SIZE_LIMIT,
+    MAX_UNACKED_FRAMES,
+    Ownership,
+    ProjectedStore,
+    owner,
+)
 from tests.support.properties import examples
 
 from .delivery_world import World, small_frames
@@ -158,12 +165,20 @@ def test_each_frame_says_how_often_the_api_server_was_restored() -> None:
     assert restores == [0, 1, 2]
 
 
-def test_a_frame_that_is_just_long_enough_is_closed() -> None:
+@pytest.mark.parametrize(("less", "frames"), [(0, 3), (1, 2)])
+def test_a_frame_that_is_just_long_enough_is_closed(less: int, frames: int) -> None:
     world = World()
     for key in "abc":
-        world.put(key, "x" * (FRAME_SIZE_LIMIT - len('{"is":""}')))
+        rest = len('{"is":""}') + 2 * len(key) + ENTRY_SIZE
+        world.put(key, "x" * (FRAME_SIZE_LIMIT - rest - less))
     world.listed()
-    assert len(world.worker.in_transit) == 3
+    assert len(world.worker.in_transit) == frames
+
+
+def test_a_store_of_the_same_kind_for_others_is_another_one() -> None:
+    world = World()
+    assert world.queue.reads(world.nodes)
+    assert not world.queue.reads(ProjectedStore("Node"))
 
 
 def test_a_key_that_moves_away_is_named_although_a_snapshot_begins_again() -> None:
@@ -182,17 +197,17 @@ def test_a_key_that_moves_away_is_named_although_a_snapshot_begins_again() -> No
 
 def test_a_key_that_was_taken_away_is_named_again_by_a_snapshot_that_overtakes_the_answer() -> None:
     """As when the API server is restored meanwhile: nobody awaits answers to frames before."""
-    world = World().listed()
-    world.put("a", 1)
-    world.settle()
+    world = three()
     world.move("a")
+    world.move("a", "b")
     world.queue.on_restored()
-    world.worker.in_transit.popleft()  # what named it
+    for _ in "ab":
+        world.worker.in_transit.popleft()  # what named it
     world.settle()
-    assert world.worker.moved == ["a"]
+    assert world.worker.moved == ["a", "b"]
     world.queue.send_snapshot()
     world.settle()
-    assert world.worker.moved == ["a"]
+    assert world.worker.moved == ["a", "b"]
 
 
 def test_a_snapshot_names_nothing_of_what_others_own() -> None:
@@ -243,11 +258,21 @@ def test_a_slow_worker_is_not_caught_up() -> None:
     assert world.worker.moved == ["b"]
 
 
-def test_a_division_that_changes_nothing_tells_nothing() -> None:
+def test_a_division_that_changes_nothing_and_what_others_own_tell_nothing() -> None:
     world = three()
     frames = world.queue.frames_sent
-    world.move("someone-else")
+    world.put("other", 1)
+    world.move("other", "someone-else")
     assert world.queue.frames_sent == frames
+
+
+def test_a_node_is_a_workers_that_owns_it_in_each_division_and_all_else_is_everybodys() -> None:
+    both, one = ("node-0", "node-1", "node-2"), ("node-0", "node-1")
+    names, owns = [f"n{number}" for number in range(50)], Ownership("node-1", (both, one))
+    owned = [name for name in names if owner(name, both) == "node-1" == owner(name, one)]
+    assert [name for name in names if owns("Node", name)] == owned
+    assert 0 < len(owned) < len(names)
+    assert all(owns("Service", name) for name in names)
 
 
 keys = st.sampled_from(["n0", "n1", "n2", "n9", "other"])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ccm.bus.frames import Granted, Message
-from ccm.cloud.gate import SupervisorGrants, WorkerGate, with_priority
+from ccm.bus.frames import Granted, GrantRequest, Message
+from ccm.cloud.gate import SupervisorGrants, WorkerGate, noted_writes, with_priority
 from ccm.cloud.shared_read import LINGER, SharedBlockingReads
 from ccm.decide.budget import Priority
 from ccm.errors import Denied, Throttled
@@ -64,15 +64,16 @@ async def test_a_shared_read_is_asked_for_the_cluster_at_its_priority() -> None:
         return True
 
     grants = SupervisorGrants(send)
-    reads = SharedBlockingReads(WorkerGate(grants, timeout=timeout(), check=lambda: None))
-    with with_priority(Priority.LB_ENSURE, "someone"):
+    gate = WorkerGate(grants, timeout=timeout(), check=lambda: None)
+    reads = SharedBlockingReads(gate)
+    with with_priority(Priority.LB_ENSURE, "someone"), noted_writes() as writes:
         ask = asyncio.to_thread(reads.call_blocking, "all", "List", "read", lambda: "answer")
         asking = asyncio.create_task(ask)
     await until(lambda: sent, "it asks")
-    (request,) = sent
-    assert (request.priority, request.owner) == (Priority.LB_ENSURE, "")
-    grants.on_granted(Granted(request.number, time.monotonic()))
+    assert sent == [GrantRequest(1, "read", int(Priority.LB_ENSURE))]
+    grants.on_granted(Granted(1, time.monotonic()))
     assert await asking == "answer"
+    assert (gate.calls, writes) == ({("List", "ok"): 1}, [])
 
 
 async def test_a_shared_read_that_fails_fails_for_all(

@@ -21,7 +21,7 @@ class Cloud:
         self.open = asyncio.Event()
         self.reads = SharedRead(self.read, 2)
 
-    async def read(self, names: Sequence[str] = ()) -> Mapping[str, int]:
+    async def read(self, names: Sequence[str] = ("all",)) -> Mapping[str, int]:
         self.calls.append(list(names))
         self.priorities.append(current_priority())
         number = len(self.calls)
@@ -46,6 +46,13 @@ async def test_who_asks_together_shares_calls_of_a_batch_each(cloud: Cloud) -> N
     assert [answer[name] for answer, name in zip(answers, "abca", strict=True)] == [1, 1, 2, 1]
 
 
+async def test_a_read_that_says_nothing_else_is_of_one_key(cloud: Cloud) -> None:
+    cloud.open.set()
+    reads = SharedRead(cloud.read)
+    await asyncio.gather(reads("a"), reads("b"))
+    assert cloud.calls == [["a"], ["b"]]
+
+
 async def test_no_answer_is_older_than_its_question(cloud: Cloud) -> None:
     first = cloud.ask("a")
     await let_run()
@@ -58,12 +65,12 @@ async def test_no_answer_is_older_than_its_question(cloud: Cloud) -> None:
 
 
 async def test_a_read_without_keys_is_one_for_all(cloud: Cloud) -> None:
-    first = cloud.ask("", "")
+    first = [*cloud.ask(""), asyncio.create_task(cloud.reads())]
     await let_run()
     later = cloud.ask("", "")
     cloud.open.set()
     await asyncio.gather(*first, *later)
-    assert cloud.calls == [[], []]
+    assert cloud.calls == [["all"], ["all"]]
 
 
 async def test_a_call_that_fails_fails_for_those_in_it_and_the_next_is_made(cloud: Cloud) -> None:
