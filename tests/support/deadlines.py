@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 
-PATIENCE = 30.0  # seconds at rest after which a condition does not come true any more
+PATIENCE = float(os.environ.get("TEST_PATIENCE", "30"))
+"""Seconds at rest after which a condition does not come true any more."""
 TICK = 0.25  # seconds between two looks at the load
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 0.2  # seconds between two looks at what costs to look at
 TIMED = "tests/e2e"  # the folder of the tests that measure time, which `alone` marks

@@ -17,6 +17,7 @@ from .cures import ROOT, Cure, cures_of
 from .rows import FaultRow
 
 MOST = 3600.0  # seconds at rest in which no run is still under way
+PATIENCE = {"TEST_PATIENCE": "10"}  # a test that bites mostly waits for what does not come
 CRASHED = "pytest itself failed"
 ACCIDENTS = (CRASHED, "SyntaxError", "ImportError", "NameError", "UnboundLocalError")
 """What a test fails with when a cure was taken away clumsily."""
@@ -88,7 +89,7 @@ class Tree:
             [sys.executable, "-m", "pytest", *options, *(f"tests/{test}" for test in tests)],
             cwd=self.root,
             env=environment
-            | {"PYTHONPATH": str(self.root)}
+            | {"PYTHONPATH": str(self.root), **PATIENCE}
             | ({"CCM_LONG": "1"} if is_long else {}),
             capture_output=True,
             text=True,

@@ -130,7 +130,7 @@ async def test_a_node_that_claimed_a_machine_first_keeps_its_own_node_from_nothi
         w.put(claimant, owner, answer=instance)
         assert await sync(w, "owner") == "initialized"
         w.feed()
-        assert "Node owner has the same machine and fits" in await sync(w, "claimant")
+        assert "Node owner has the same machine and matches" in await sync(w, "claimant")
         assert is_untouched(w, claimant)
 
 
