@@ -277,6 +277,18 @@ class RegionalVolumes(Protocol):
     has_zones: bool
 
 
+@runtime_checkable
+class ProvesCredentials(Protocol):
+    """What a `CloudProvider` has besides, where asking for one Node reads all machines."""
+
+    def prove_credentials(self) -> None | Awaitable[None]:
+        """Make one small read of each account, such as one record or a login.
+
+        Raises what the reads raise: `Denied` where the cloud does not take the credentials.
+        """
+        ...
+
+
 class CloudProvider(Protocol):
     """One cloud. `provider_ids` matches each provider ID that is its own, whole.
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from ccm.cloud.gate import WorkerGate, call
-from ccm.cloud.interface import ProviderContext
+from ccm.cloud.interface import CloudProvider, ProvesCredentials, ProviderContext
 from ccm.cloud.registry import load_provider
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Denied, Unauthenticated
@@ -70,8 +70,7 @@ async def prove_credentials(name: str, context: ProviderContext) -> str:
     try:
         async with asyncio.timeout(PROOF_TIMEOUT):
             await provider.initialize(replace(context, gate=gate, read_secret=read_secret))
-            if provider.instances:
-                await call(Priority.REFRESH, provider.instances.describe, [NO_SUCH_NODE])
+            await _read_little(provider)
     except TimeoutError:
         gate.errors.append(CloudError(f"no answer within {PROOF_TIMEOUT:g} s"))
     except CloudError as error:
@@ -84,3 +83,10 @@ async def prove_credentials(name: str, context: ProviderContext) -> str:
     first = (denied or gate.errors)[-1]  # which the provider raised, if it did
     source = first.source if isinstance(first, Unauthenticated) else ""
     return f"{first} ({source})" if source else str(first)
+
+
+async def _read_little(provider: CloudProvider) -> None:
+    if isinstance(provider, ProvesCredentials):
+        await call(Priority.REFRESH, provider.prove_credentials)
+    elif provider.instances:
+        await call(Priority.REFRESH, provider.instances.describe, [NO_SUCH_NODE])

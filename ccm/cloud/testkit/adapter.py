@@ -39,7 +39,7 @@ class FaultKind(StrEnum):
     GARBAGE = "garbage"
     """A success whose body is not what was asked for."""
     HUGE = "huge"
-    """An error (400) whose text has 5 MB and control characters."""
+    """An error (400) whose text has 5 MB, control characters, and the `secrets` of the request."""
     ENDLESS = "endless"
     """A success whose body comes a byte at a time and never ends."""
     ELSEWHERE = "elsewhere"
@@ -151,6 +151,10 @@ class Adapter:
     themselves, and kube-proxy answers there only where the Service has an endpoint."""
     routes_end_with_machines: bool = False
     """Whether a route is a property of its machine, so that none is left when that is ended."""
+    config_path = "cloud.conf"
+    """Where the configuration is; a file, for a provider that reads credentials in it again."""
+    secrets: Collection[str] = ()
+    """The credentials in the configuration, by value: no text may show one."""
     sdk_modules: Collection[str] = ()
     """The modules of the cloud's SDK, such as `botocore`: importing the provider's package must not
     import them."""
@@ -188,6 +192,21 @@ class Adapter:
     def clear_fault(self) -> MaybeAsync[None]:
         """End the fault."""
         raise Untestable("the adapter injects no faults")
+
+    def refuse_credentials(self) -> MaybeAsync[None]:
+        """Let the cloud refuse (401) what the provider shows, and what it got by a login."""
+        raise Untestable("the adapter refuses no credentials")
+
+    def renew_credentials(self) -> MaybeAsync[None]:
+        """Put others where the configuration says that they are; the cloud takes these."""
+        raise Untestable("the adapter renews no credentials")
+
+    def renew_certificate(self) -> MaybeAsync[None]:
+        """Give the cloud a certificate of another authority, and the file that is trusted that one.
+
+        Connections of before are closed.
+        """
+        raise Untestable("the adapter renews no certificate")
 
     # For `instances`; the other parts need machines as well.
 
@@ -228,6 +247,12 @@ class Adapter:
     ) -> MaybeAsync[None]:
         """A balancer of that name that is not the given Service's, marked so."""
         raise Untestable("the adapter creates no foreign load balancers")
+
+    def references_to(self, name: str) -> MaybeAsync[Sequence[tuple[Mapping[str, str], Json]]]:
+        """Each way in which a Service may name that balancer, which is another's, or its address:
+        by annotations and fields of `spec`.
+        """
+        raise Untestable("no Service of this cloud names a load balancer or an address")
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         """Sets of annotations, one or more; each asks for another balancer than none does."""

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
+from ccm.cloud.gate import invoke
 from ccm.errors import CloudError, Unanswered
 
 T = TypeVar("T")
@@ -49,6 +50,9 @@ class KitGate:
         self.remaining: dict[str, tuple[int, float]] = {}
         self.was_interrupted = False
         self.delay = 0.0  # before each call, so that calls under way together overlap
+        self.before_write: Callable[[], Any] | None = None  # happens once, after the plan was made
+        self._answers: dict[str, Any] = {}
+        self._old_answers: dict[str, Any] = {}
         self._timeout = timeout
         self._countdown = 0
         self._interruption = Interruption.FAILED
@@ -63,15 +67,23 @@ class KitGate:
         self._countdown = 0
         return self.was_interrupted
 
+    def repeat_answers(self) -> None:
+        """Let the next read of each operation have the answer that the first one had."""
+        self._old_answers, self._answers = self._answers, {}
+
     async def call(
         self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
     ) -> T:
         """As `Gate`."""
         with self._recorded(GateCall(operation, budget, is_write)):
             await asyncio.sleep(self.delay)
+            if is_write and (event := self._take_event()):
+                await invoke(event)
+            if operation in self._old_answers:
+                return cast(T, self._old_answers.pop(operation))
             try:
                 async with asyncio.timeout(self._timeout):
-                    return await function()
+                    return self._keep(operation, await function())
             except TimeoutError as late:
                 raise Unanswered(f"{operation}: no answer within {self._timeout:g} s") from late
 
@@ -81,11 +93,23 @@ class KitGate:
         """As `Gate`."""
         with self._recorded(GateCall(operation, budget, is_write)):
             time.sleep(self.delay)
-            return function()
+            if is_write and (event := self._take_event()):
+                asyncio.run(invoke(event))
+            if operation in self._old_answers:
+                return cast(T, self._old_answers.pop(operation))
+            return self._keep(operation, function())
 
     def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
         """As `Gate`; the last word of each class is in `remaining`."""
         self.remaining[budget] = calls, seconds
+
+    def _take_event(self) -> Callable[[], Any] | None:
+        event, self.before_write = self.before_write, None
+        return event
+
+    def _keep(self, operation: str, answer: T) -> T:
+        self._answers.setdefault(operation, answer)
+        return answer
 
     @contextmanager
     def _recorded(self, call: GateCall) -> Iterator[None]:

@@ -33,6 +33,7 @@ from ccm.model.cloud import Answer, PlaceAnswer, Unknown
 from ccm.model.objects import Json, KubernetesObject, Node
 from ccm.model.service import Service, admits_everybody
 from ccm.model.volume import PersistentVolume
+from ccm.redaction import TEXT_LIMIT
 
 T = TypeVar("T")
 
@@ -57,13 +58,14 @@ class Harness:
         self.config = await invoke(self.adapter.reset)
         await self.restart()
 
-    async def restart(self) -> None:
+    async def restart(self, restricts_annotations: bool = False) -> None:
         """A new process of the provider: it knows nothing of what the one before did."""
         await self.close()
         self.gate = KitGate(self.adapter.call_timeout)
         self.provider = load_provider(self.provider_name)
         self._started.append(self.provider)
-        await self.provider.initialize(self.context(self.config))
+        context = replace(self.context(self.config), restricts_annotations=restricts_annotations)
+        await self.provider.initialize(context)
         instances: object = self.provider.instances
         if isinstance(instances, MarksMachines):
             instances.require_marks(self.adapter.machine_marks)
@@ -73,7 +75,7 @@ class Harness:
             await self._started.pop().close()
 
     def context(self, config: bytes) -> ProviderContext:
-        return ProviderContext(self.gate, config, "cloud.conf", CLUSTER, "kit")
+        return ProviderContext(self.gate, config, self.adapter.config_path, CLUSTER, "kit")
 
     # The provider
 
@@ -131,6 +133,13 @@ class Harness:
         backends = [node_of(machine) for machine in machines]
         await self.until_done(self.load_balancers.ensure, service, backends)
         await self.check_balancer(service, machines)
+
+    def check_texts(self, texts: Iterable[str]) -> None:
+        """Each can be shown to anybody: it is one line, short, and without the credentials."""
+        for text in texts:
+            assert len(text) <= TEXT_LIMIT
+            assert text.isprintable()
+            assert not [secret for secret in self.adapter.secrets if secret in text]
 
     # The cloud
 

@@ -5,9 +5,19 @@ import threading
 import time
 from collections import defaultdict
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
+from pathlib import Path
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
+from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from ccm.cloud.testkit.adapter import Adapter, FaultKind
 from ccm.model.objects import Json
@@ -28,8 +38,9 @@ DRIP = 0.02  # seconds from one byte to the next
 class StandInAdapter(Adapter):
     """An adapter that is its cloud: `reply` says what the cloud answers.
 
-    The cloud is a server on loopback at `url`, in threads of this process. `tables` are its records
-    by kind and ID; a `reset` has to empty them.
+    The cloud is a server on loopback at `url`, in threads of this process, with a certificate of
+    the authority in `ca_file`. The `token` that it takes is in `token_file`. `tables` are its
+    records by kind and ID; a `reset` begins with `clear`.
     """
 
     fault_kinds = tuple(FaultKind)
@@ -55,15 +66,45 @@ class StandInAdapter(Adapter):
         return {"message": message}
 
     def start(self) -> None:
+        self._directory = TemporaryDirectory()
+        self.token_file, self.ca_file = (Path(self._directory.name, one) for one in ("token", "ca"))
+        self._context = SSLContext(PROTOCOL_TLS_SERVER)
+        self.renew_credentials()
         self._elsewhere = _Server(self)
         self._server = _Server(self, self._elsewhere.url)
-        self.url = self._server.url
+        self.renew_certificate()
+        self._server.socket = self._context.wrap_socket(
+            self._server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self.url = self._server.url.replace("http://127.0.0.1", "https://localhost")
 
     def stop(self) -> None:
         for server in (self._server, self._elsewhere):
             server.fault = None
             server.shutdown()
             server.server_close()
+        self._directory.cleanup()
+
+    def clear(self) -> None:
+        """An empty cloud with new credentials."""
+        self.tables.clear()
+        self.renew_credentials()
+
+    def refuse_credentials(self) -> None:
+        self.token = ""
+
+    def renew_credentials(self) -> None:
+        self.token = f"token-{uuid4()}"
+        self.token_file.write_text(self.token)
+        self.secrets = (self.token,)
+
+    def renew_certificate(self) -> None:
+        certificate, key = _certificate()
+        file = self.ca_file.with_name("server")
+        file.write_bytes(certificate + key)
+        self._context.load_cert_chain(file)
+        self.ca_file.write_bytes(certificate)
+        self._server.renewed += 1
 
     def count_calls(self) -> int:
         return self._server.calls
@@ -83,7 +124,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, cloud: StandInAdapter, elsewhere: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.cloud, self.elsewhere, self.calls = cloud, elsewhere, 0
+        self.cloud, self.elsewhere, self.calls, self.renewed = cloud, elsewhere, 0, 0
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.fault: FaultKind | None = None
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -93,7 +134,14 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version, wbufsize = "HTTP/1.1", -1
     server: _Server
 
+    def setup(self) -> None:
+        super().setup()
+        self.renewed = self.server.renewed
+
     def _answer(self) -> None:
+        if self.renewed != self.server.renewed:
+            self.close_connection = True
+            return
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         token = self.headers.get("Authorization", "").rpartition(" ")[2]
         self.server.calls += 1
@@ -110,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
             case FaultKind.ENDLESS:
                 self._drip()
             case _:
-                text = HUGE if fault is FaultKind.HUGE else "the cloud is not itself"
+                text = f"{token} {HUGE}" if fault is FaultKind.HUGE else "it is not itself"
                 self._send(STATUS[fault], cloud.error(text), **{"Retry-After": cloud.retry_after})
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - their names
@@ -138,3 +186,18 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b" ")
                 self.wfile.flush()
                 time.sleep(DRIP)
+
+
+def _certificate() -> tuple[bytes, bytes]:
+    """A new certificate of this host, its own authority, and its key, in PEM."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, SHA256())
+    )
+    form = Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    return certificate.public_bytes(Encoding.PEM), key.private_bytes(*form)

@@ -28,7 +28,6 @@ from ccm.errors import (
     Throttled,
 )
 from ccm.model.cloud import Unknown
-from ccm.redaction import TEXT_LIMIT
 
 pytestmark = pytest.mark.asyncio
 
@@ -90,7 +89,7 @@ async def test_an_answer_without_measure_is_a_failure_in_time_and_of_one_line(
         assert all(isinstance(answer, Unknown) for answer in outcome.values()), outcome
         texts += [answer.why for answer in outcome.values()]
     assert texts
-    assert [text for text in texts if len(text) > TEXT_LIMIT or not text.isprintable()] == []
+    harness.check_texts(texts)
     if is_elsewhere:
         assert await invoke(harness.adapter.count_calls_elsewhere) == elsewhere
     await harness.until_done(operation.run, harness)

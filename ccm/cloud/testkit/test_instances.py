@@ -87,6 +87,16 @@ async def test_a_machine_is_gone_only_while_every_read_says_so(harness: Harness)
     assert isinstance(answer, Gone)
 
 
+async def test_a_list_of_before_a_machine_was_made_proves_nothing(harness: Harness) -> None:
+    """A cloud may answer with what it knew some seconds ago."""
+    (old,) = await harness.machines(1)
+    await harness.describe([node_of(old)])
+    (new,) = await harness.machines(1)
+    harness.gate.repeat_answers()
+    assert not isinstance(await harness.describe_one(node_of(new)), Gone)
+    check_machine(await harness.describe_one(node_of(new)), new)
+
+
 async def test_one_machine_has_one_name_and_others_have_another(harness: Harness) -> None:
     """However its ID is written: a second Node on it is seen by that."""
     one, other = await harness.machines(2)

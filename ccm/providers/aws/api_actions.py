@@ -62,7 +62,7 @@ _READS = {
         DescribeAvailabilityZones DescribeRouteTables DescribeSecurityGroups DescribeSubnets
     """,
     EC2_DESCRIBE_BY_ID: """
-        DescribeInstances DescribeInstanceTopology DescribeVolumes
+        DescribeAddresses DescribeInstances DescribeInstanceTopology DescribeVolumes
     """,
     ELB: """
         DescribeLoadBalancerAttributes DescribeLoadBalancers DescribeTags

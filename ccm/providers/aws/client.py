@@ -168,14 +168,13 @@ class AwsApi:
             self._credentials.accepted()
             return answer
 
-        self._credentials.check()
-
-        if not action.is_write and parameters.keys() <= LISTING:
-            key = f"{name} {sorted(parameters.items())}"
-            return self._reads.call_blocking(key, action.operation, action.budget, send)
-        return self._gate.call_blocking(
-            action.operation, action.budget, send, is_write=action.is_write
-        )
+        with self._credentials.shown():
+            if not action.is_write and parameters.keys() <= LISTING:
+                key = f"{name} {sorted(parameters.items())}"
+                return self._reads.call_blocking(key, action.operation, action.budget, send)
+            return self._gate.call_blocking(
+                action.operation, action.budget, send, is_write=action.is_write
+            )
 
     def list_pages(self, name: str, member: str, **parameters: Any) -> list[Json]:
         """What all pages of the answer have under `member`; never a part of it."""

@@ -1,6 +1,8 @@
 """Who we are to AWS: what the SDK's own chain finds, and finds again once AWS has refused it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
@@ -27,6 +29,7 @@ class AwsCredentials:
         self._signed: Any = None
         self._pause = RefusalPause[Any]("AWS's credentials")
         self._is_refused = False
+        self._first, self._were_shown = Lock(), False
 
     @property
     def method(self) -> str | None:
@@ -46,8 +49,24 @@ class AwsCredentials:
         """For botocore, which asks for the account."""
         return lambda: getattr(self._found, name, None)
 
-    def check(self) -> None:
-        """Raise `Unauthenticated` while AWS refuses them, unless there are others by now."""
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Around a call: one alone shows them first, and the others wait for its end.
+
+        Raises `Unauthenticated` while AWS refuses them, unless there are others by now.
+        """
+        if not self._were_shown:
+            with self._first:
+                if not self._were_shown:
+                    try:
+                        yield
+                    finally:
+                        self._were_shown = True
+                    return
+        self._check()
+        yield
+
+    def _check(self) -> None:
         if not self._is_refused:
             return
         try:

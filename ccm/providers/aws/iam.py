@@ -24,8 +24,8 @@ _EC2_ACTIONS = {
     "volume-label": "DescribeVolumes",
     "service": """
         AuthorizeSecurityGroupIngress CreateSecurityGroup DeleteSecurityGroup
-        DescribeAvailabilityZones DescribeInstances DescribeRouteTables DescribeSecurityGroups
-        DescribeSubnets RevokeSecurityGroupIngress
+        DescribeAddresses DescribeAvailabilityZones DescribeInstances DescribeRouteTables
+        DescribeSecurityGroups DescribeSubnets RevokeSecurityGroupIngress
     """,
 }
 _ELB_ACTIONS = frozenset(name for name in API_ACTIONS if name.startswith("elb"))

@@ -38,6 +38,11 @@ class DigitalOceanCloud(CloudProvider):
         if config.firewall.name:
             self.firewalls = Firewalls(api, config.firewall, cluster)
 
+    async def prove_credentials(self) -> None:
+        """One droplet, or none."""
+        assert self._api
+        await self._api.get("ListDroplets", "/droplets", per_page="1")
+
     async def close(self) -> None:
         """Close the connections."""
         if self._api:

@@ -1,6 +1,7 @@
 """Incus as a `CloudProvider`."""
 
 from ccm.cloud.interface import CloudProvider, ProviderContext
+from ccm.http import path_of
 from ccm.providers.incus.api import QUOTAS, IncusApi
 from ccm.providers.incus.config import read_config
 from ccm.providers.incus.events import EventListener
@@ -47,6 +48,12 @@ class IncusCloud(CloudProvider):
             )
         if context.on_change:
             self._listener = EventListener(apis, context.on_change)
+
+    async def prove_credentials(self) -> None:
+        """The projects, each by its name."""
+        for api in self._apis.values():
+            for project in api.projects:
+                await api.get("GetProject", path_of("projects", project))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -26,6 +26,11 @@ class ProxmoxCloud(CloudProvider):
         self._instances = ProxmoxInstances([Inventory(api) for api in self._apis], config)
         self.instances = self._instances
 
+    async def prove_credentials(self) -> None:
+        """What each token may do."""
+        for api in self._apis:
+            await api.get("GetPermissions", "/access/permissions")
+
     async def close(self) -> None:
         """Close the connections."""
         if self._instances:

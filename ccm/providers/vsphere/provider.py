@@ -29,6 +29,11 @@ class VsphereCloud(CloudProvider):
         ]
         self.instances = VsphereInstances(self._apis, config)
 
+    async def prove_credentials(self) -> None:
+        """A login to each vCenter."""
+        for api in self._apis:
+            await api.open_session()
+
     async def close(self) -> None:
         """End the sessions and close the connections."""
         for api in self._apis:

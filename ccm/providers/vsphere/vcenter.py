@@ -104,14 +104,14 @@ class VCenterApi(JsonApi):
 
     async def in_session(self, read: Callable[[Session], Awaitable[T]]) -> T:
         """What `read` gives; all of it is read again where the session ended meanwhile."""
-        session = await self._open_session()
+        session = await self.open_session()
         try:
             return await read(session)
         except SessionEnded:
             if self._session is session:
                 self._session = None
                 await self._log_out(session.cookie)
-            return await read(await self._open_session())
+            return await read(await self.open_session())
 
     @property
     def content(self) -> Any:
@@ -141,7 +141,8 @@ class VCenterApi(JsonApi):
 
     # Sessions
 
-    async def _open_session(self) -> Session:
+    async def open_session(self) -> Session:
+        """The session that is there, or a new one."""
         async with self._opening:
             if self._session is None:
                 self._session = await self._login.use(self._log_in)

@@ -130,6 +130,9 @@ class LoadBalancerTable:
 
     def create(self, wanted: LoadBalancer) -> LoadBalancer:
         self._check(wanted)
+        others = (one for one in self.records.values() if one.name != wanted.name)
+        if wanted.ip and any(one.ip == wanted.ip for one in others):
+            raise CloudApiError(422, "AddressTaken", f"address {wanted.ip} is in use")
         return self.put(wanted)
 
     def put(self, wanted: LoadBalancer) -> LoadBalancer:

@@ -31,7 +31,7 @@ INSTANCES_ONLY = frozenset(
 HOSTILE = {
     "the adapter has no other host",
     "the adapter injects no fault 'endless'",
-    "the adapter injects no fault 'huge'",
+    "the adapter renews no certificate",
 }
 """What is tried on the stand-in of the kit, whose transport is everybody's."""
 ROW = re.compile(r"(?P<area>[a-z ]+?)\s{2,}(?P<passed>\d+)\s+(?P<skipped>\d+)\s+(?P<failed>\d+)")

@@ -23,6 +23,7 @@ NOTHING_LIKE_IT = {
     "service changes: the provider does not honour a requested IP",
     "load balancers: this provider reads each load balancer by itself",
     "provider: the adapter names no SDK",
+    "untrusted: no Service of this cloud names a load balancer or an address",
 }
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ccm.cloud.testkit.adapter import (
+    USUAL_FAULTS,
     Disk,
     FaultKind,
     Machine,
@@ -24,7 +25,15 @@ from ccm.model.service import HealthCheck, Service
 from ccm.providers.aws.elb.annotations import PREFIX
 from ccm.providers.aws.tags import tag_list
 from tests.providers.aws.emulator import CREDENTIALS, REGION, Emulator
-from tests.providers.aws.proxy import Fault, Garbage, Proxy, Refusal, Request, Silence, throttling
+from tests.providers.aws.proxy import (
+    Fault,
+    Garbage,
+    Proxy,
+    Refusal,
+    Request,
+    Silence,
+    throttling,
+)
 from tests.providers.aws.world import MARK, ZONES, Account, config_text
 from tests.providers.patience import PatientAdapter
 
@@ -33,11 +42,14 @@ TAGS = {
     Owner.OTHER_CLUSTER: {"kubernetes.io/cluster/other": "owned"},
     Owner.OTHER_SERVICE: {MARK: "owned", "kubernetes.io/service-name": "default/another"},
 }
+SECRET = "secret-access-key-of-the-kit"
+ECHOED = f"{SECRET}: " + "no\n" * 1_500_000
 FAULTS: Mapping[FaultKind, Fault] = {
     FaultKind.DENIED: Refusal(403, "UnauthorizedOperation"),
     FaultKind.ERROR: Refusal(500, "InternalError"),
     FaultKind.SILENT: Silence(),
     FaultKind.GARBAGE: Garbage(),
+    FaultKind.HUGE: Refusal(400, "InvalidParameterValue", ECHOED),
 }
 
 
@@ -45,6 +57,8 @@ class AwsAdapter(PatientAdapter):
     """Classic balancers, which is what a Service without annotations gets."""
 
     max_machines = 401
+    fault_kinds = (*USUAL_FAULTS, FaultKind.HUGE)
+    secrets = (SECRET,)
     retry_after = None  # AWS does not say when to come back
     sdk_modules = ("botocore",)
     annotations: Sequence[Mapping[str, str]] = (
@@ -70,7 +84,7 @@ class AwsAdapter(PatientAdapter):
         self.account: Account
 
     def start(self) -> None:
-        os.environ.update(CREDENTIALS, AWS_EC2_METADATA_DISABLED="true")
+        os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
         directory = self._running.enter_context(tempfile.TemporaryDirectory())
         self.emulator = self._running.enter_context(Emulator(Path(directory)))
         self.proxy = self._running.enter_context(Proxy(self.emulator.url))
@@ -82,11 +96,19 @@ class AwsAdapter(PatientAdapter):
         self._running.close()
 
     def reset(self) -> bytes:
+        os.environ.update(CREDENTIALS, AWS_SECRET_ACCESS_KEY=SECRET)
         self.proxy.reset()
         self.emulator.reset()
         self._ended = []
         self.proxy.rewrite = self._with_blackholes
         return config_text(self.account, self.proxy.url, "CallTimeout = 10s").encode()
+
+    def refuse_credentials(self) -> None:
+        self.proxy.rule = lambda request: Refusal(401, "AuthFailure")
+
+    def renew_credentials(self) -> None:
+        self.clear_fault()
+        os.environ["AWS_ACCESS_KEY_ID"] = "renewed"
 
     def is_write(self, operation: str, budget: str) -> bool:
         return not operation.startswith("Describe")
@@ -290,6 +312,15 @@ class NetworkAdapter(AwsAdapter):
             Subnets=list(self.account.public.values()),
             Tags=tag_list(TAGS[owner]),
         )
+        tags = [{"ResourceType": "elastic-ip", "Tags": tag_list(TAGS[owner])}]
+        if owner is not Owner.NOBODY:
+            self.account.ec2.allocate_address(Domain="vpc", TagSpecifications=tags)
+
+    def references_to(self, name: str) -> Sequence[tuple[Mapping[str, str], Json]]:
+        addresses = self.account.ec2.describe_addresses()["Addresses"]
+        if not addresses:
+            raise Untestable("an address without a mark is free for any Service")
+        return [({f"{PREFIX}eip-allocations": one["AllocationId"]}, {}) for one in addresses]
 
 
 def machine_of(instance: Json) -> Machine:

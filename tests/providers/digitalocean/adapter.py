@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ccm.cloud.testkit.adapter import (
@@ -20,11 +22,11 @@ from ccm.providers.digitalocean import api
 from ccm.providers.digitalocean.ids import CLUSTER_TAG, SERVICE_TAG
 from ccm.providers.digitalocean.instances import DropletInstances
 from ccm.providers.digitalocean.lb import load_balancers
-from ccm.providers.digitalocean.lb.annotations import PREFIX
+from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, PREFIX
 from ccm.providers.digitalocean.lb.request import KUBE_PROXY_PORT
 from ccm.providers.digitalocean.volumes import DigitalOceanVolumes
 from tests.labs.digitalocean.server import REGION, TOKEN, VPC, DigitalOcean
-from tests.providers.patience import HUGE_ERROR, PatientAdapter
+from tests.providers.patience import PatientAdapter, huge_error
 
 BATCH, PAGE = 3, 4  # the provider's, so that few objects are several batches and pages
 RETRY = 0.01  # seconds
@@ -36,7 +38,7 @@ FAULTS: dict[FaultKind, dict[str, Any]] = {
     FaultKind.ERROR: {"status": 500},
     FaultKind.SILENT: {"delay": PatientAdapter.call_timeout + 0.3, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "text": "<html>It works!</html>"},
-    FaultKind.HUGE: {"status": 400, "text": HUGE_ERROR},
+    FaultKind.HUGE: {"status": 400, "text": huge_error(TOKEN)},
 }
 
 
@@ -46,9 +48,11 @@ class DigitalOceanAdapter(PatientAdapter):
     fault_kinds = tuple(FAULTS)
     machine_marks = ("tag:kit",)
     page_size = PAGE
+    secrets = (TOKEN,)
 
     def __init__(self) -> None:
         self._running = ExitStack()
+        self._token_file = Path(self._running.enter_context(TemporaryDirectory()), "token")
         self.cloud: DigitalOcean
 
     def start(self) -> None:
@@ -65,13 +69,22 @@ class DigitalOceanAdapter(PatientAdapter):
         assert not self.cloud.violations, self.cloud.violations
         self.cloud.reset()
         self.cloud.balancer_page_limit = PAGE
+        self._token_file.write_text(TOKEN)
         more = "[LoadBalancer]\ntype = REGIONAL\nnetwork-stack = IPV4\n"
-        return (
+        config = (
             config_of(
                 self.cloud, f"cluster-id = {CLUSTER_ID}", f"vpc-id = {VPC}", f"region = {REGION}"
             )
             + more
-        ).encode()
+        )
+        return config.replace(f"token = {TOKEN}", f"token-file = {self._token_file}").encode()
+
+    def refuse_credentials(self) -> None:
+        del self.cloud.tokens[TOKEN]
+
+    def renew_credentials(self) -> None:
+        self.cloud.tokens["renewed-token"] = "team"
+        self._token_file.write_text("renewed-token")
 
     def is_write(self, operation: str, budget: str) -> bool:
         return not operation.startswith(("Get", "List"))
@@ -126,6 +139,10 @@ class DigitalOceanAdapter(PatientAdapter):
             Owner.OTHER_SERVICE: [f"{CLUSTER_TAG}{CLUSTER_ID}", f"{SERVICE_TAG}another"],
         }[owner]
         self.cloud.add_balancer(name=name, tags=tags)
+
+    def references_to(self, name: str) -> Sequence[tuple[Mapping[str, str], Json]]:
+        ids = [key for key, one in self.cloud.balancers.items() if one["name"] == name]
+        return [({BALANCER_ID: key}, {}) for key in ids]
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         return [

@@ -16,7 +16,7 @@ from ccm.providers.gce.routes import DESCRIPTION
 from ccm.providers.gce.volumes import CSI_DRIVER, LEGACY_SOURCE, GceVolumes
 from tests.labs.gce.cloud import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
-from tests.providers.patience import HUGE_ERROR, PatientAdapter
+from tests.providers.patience import PatientAdapter, huge_error
 
 BATCH, PAGE = 3, 4  # the provider's, so that few objects are several batches and pages
 NETWORK = f"projects/{PROJECT}/global/networks/default"
@@ -30,7 +30,7 @@ FAULTS: dict[FaultKind, dict[str, Any]] = {
     FaultKind.ERROR: {"status": 500},
     FaultKind.SILENT: {"delay": PatientAdapter.call_timeout + 0.3, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "text": "<html>It works!</html>"},
-    FaultKind.HUGE: {"status": 400, "text": HUGE_ERROR},
+    FaultKind.HUGE: {"status": 400, "text": huge_error()},
 }
 
 

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.timeout(600)
 
 SKIPPED = {
     "the adapter names no SDK",
+    "the adapter refuses no credentials",
     "the provider has no load balancers",
     "the adapter names no annotations",
     "the adapter does not list the resources of load balancers",

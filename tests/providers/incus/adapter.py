@@ -31,14 +31,14 @@ from ccm.providers.incus.lb.request import (
 from ccm.providers.incus.routes import KEYS, MARK, routed_by
 from tests.labs.incus.gateway import Rule
 from tests.labs.incus.lab import Lab, running_lab
-from tests.providers.patience import PatientAdapter
+from tests.providers.patience import PatientAdapter, huge_error
 from tests.support.deadlines import timeout
 
 BATCH = 3  # the provider's, so that few instances are several batches
 SPARE = "kit-"
 ABSENT = "00000000-0000-4000-8000-000000000000"
 DRIVER, VOLUMES = "csi.incus.test", "/storage-pools/default/volumes/custom"
-FOREIGN = "192.0.2.99"
+FOREIGN_IP = "192.0.2.99"
 CALL_TIMEOUT = timeout(3.0)
 FAULTS: dict[FaultKind, Rule] = {
     FaultKind.DENIED: {"status": 403},
@@ -46,6 +46,7 @@ FAULTS: dict[FaultKind, Rule] = {
     FaultKind.ERROR: {"status": 500},
     FaultKind.SILENT: {"delay": CALL_TIMEOUT + 1, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "body": "<html>It works!</html>"},
+    FaultKind.HUGE: {"status": 400, "body": huge_error()},
 }
 
 
@@ -55,6 +56,7 @@ FOREIGN = "foreign-1"
 class IncusAdapter(PatientAdapter):
     """Instances are kept from test to test, as each takes half a second to make."""
 
+    fault_kinds = tuple(FAULTS)
     max_machines = 2 * BATCH + 1
     has_http_checks = False
     routes_end_with_machines = True
@@ -210,7 +212,10 @@ class IncusAdapter(PatientAdapter):
             raise Untestable("balancers have no names, only addresses and marks")
         cluster = {"user.ccm.cluster": "another", SERVICE_UID: service.uid}
         config = {} if owner is Owner.NOBODY else cluster
-        self.lab.call("POST", self._path, {"listen_address": FOREIGN, "config": config})
+        self.lab.call("POST", self._path, {"listen_address": FOREIGN_IP, "config": config})
+
+    def references_to(self, name: str) -> Sequence[tuple[Mapping[str, str], Json]]:
+        return [({ADDRESSES: FOREIGN_IP}, {}), ({}, {"loadBalancerIP": FOREIGN_IP})]
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         return [{ADDRESSES: "192.0.2.77"}, {HEALTH_CHECK: "false"}] + [

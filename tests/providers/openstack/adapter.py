@@ -1,8 +1,11 @@
 """The conformance kit's way around the provider: the lab's services, as its users ask them."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ccm.cloud.testkit.adapter import (
@@ -27,7 +30,7 @@ from ccm.providers.openstack.lb.names import CLUSTER_TAG, OWNER_TAG
 from ccm.providers.openstack.routes import GROUP_PREFIX
 from ccm.providers.openstack.volumes import CSI_DRIVER, OpenStackVolumes
 from tests.labs.openstack.lab import Failed, Lab, running_lab
-from tests.providers.patience import PatientAdapter
+from tests.providers.patience import PatientAdapter, huge_error
 from tests.support.deadlines import timeout
 from tests.support.running import wait_for
 
@@ -42,12 +45,14 @@ FAULTS: dict[FaultKind, Json] = {
     FaultKind.ERROR: {"status": 500},
     FaultKind.SILENT: {"delay": CALL_TIMEOUT + 1, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "body": "<html>It works!</html>"},
+    FaultKind.HUGE: {"status": 400},
 }
 
 
 class OpenStackAdapter(PatientAdapter):
     """Servers are kept from test to test, as others would take a second each to make."""
 
+    fault_kinds = tuple(FAULTS)
     machine_marks = ("network:nodes",)
     page_size = PAGE
     max_machines = 2 * BATCH + 1
@@ -59,10 +64,13 @@ class OpenStackAdapter(PatientAdapter):
         self.lab: Lab
         self._used: set[str] = set()
         self._foreign: list[str] = []
+        self._file = Path(self._running.enter_context(TemporaryDirectory()), "cloud.conf")
+        self.config_path = str(self._file)
 
     def start(self) -> None:
         self.lab = self._running.enter_context(running_lab())
         self.lab.agent = " kit$"  # others may use the lab at the same time
+        self.secrets = re.findall("secret = (.*)", self.lab.config)
         OpenStackInstances.batch_size = OpenStackVolumes.batch_size = BATCH
         api.PAGE = PAGE
         if self.lab.is_split:
@@ -85,7 +93,17 @@ class OpenStackAdapter(PatientAdapter):
         while self._foreign:
             self.lab.delete("nova", f"/servers/{self._foreign.pop()}")
         subnets = self.lab.world["subnets"]  # in a network that has both families
-        return self.lab.config.replace(subnets["nodes"], subnets["dual-v4"]).encode()
+        config = self.lab.config.replace(subnets["nodes"], subnets["dual-v4"])
+        self._file.write_text(config)
+        return config.encode()
+
+    def refuse_credentials(self) -> None:
+        self.lab.set_faults({"status": 401})
+
+    def renew_credentials(self) -> None:
+        self.lab.set_faults()
+        renewed = self._file.read_text().replace("[Global]", "[Global]\nos-endpoint-type = public")
+        self._file.write_text(renewed)
 
     def is_write(self, operation: str, budget: str) -> bool:
         return not operation.startswith(("Get", "List"))
@@ -101,7 +119,8 @@ class OpenStackAdapter(PatientAdapter):
         return len(self.lab.calls())
 
     def inject_fault(self, kind: FaultKind) -> None:
-        self.lab.set_faults(FAULTS[kind])
+        text = {"body": huge_error(*self.secrets)} if kind is FaultKind.HUGE else {}
+        self.lab.set_faults(FAULTS[kind] | text)
 
     def clear_fault(self) -> None:
         self.lab.set_faults()
@@ -295,6 +314,10 @@ class OpenStackAdapter(PatientAdapter):
         path = "/lbaas/loadbalancers"
         made = self.lab.call("octavia", "POST", path, {"loadbalancer": body})["loadbalancer"]
         self._settle(made)
+
+    def references_to(self, name: str) -> Sequence[tuple[Mapping[str, str], Json]]:
+        ids = [one["id"] for one in self._balancers() if one["name"] == name]
+        return [({f"{PREFIX}load-balancer-id": one}, {}) for one in ids]
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         ours = (

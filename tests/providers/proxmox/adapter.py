@@ -9,8 +9,8 @@ from typing import Any
 
 from ccm.cloud.testkit.adapter import FaultKind, Machine, Owner
 from ccm.providers.proxmox.instances import ProxmoxInstances
-from tests.providers.patience import HUGE_ERROR, PatientAdapter
-from tests.providers.proxmox.served import Served, config_of
+from tests.providers.patience import PatientAdapter, huge_error
+from tests.providers.proxmox.served import SECRET, TOKEN, Served, config_of
 
 BATCH = 3  # the provider's, so that few machines are several batches
 FAULTS: dict[FaultKind, dict[str, Any]] = {
@@ -19,7 +19,7 @@ FAULTS: dict[FaultKind, dict[str, Any]] = {
     FaultKind.ERROR: {"status": 500},
     FaultKind.SILENT: {"delay": 3.0, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "text": "<html>It works!</html>"},
-    FaultKind.HUGE: {"status": 400, "text": HUGE_ERROR},
+    FaultKind.HUGE: {"status": 400, "text": huge_error(SECRET)},
 }
 
 
@@ -28,15 +28,17 @@ class ProxmoxAdapter(PatientAdapter):
 
     fault_kinds = tuple(FAULTS)
     machine_marks = ("tag:kit",)
+    secrets = (SECRET,)
 
     def __init__(self) -> None:
         self._running = ExitStack()
+        self._folder = Path(self._running.enter_context(tempfile.TemporaryDirectory()))
+        self._secret_file = self._folder / "secret"
         self.pve: Served
         self._vmids = count(100)
 
     def start(self) -> None:
-        folder = self._running.enter_context(tempfile.TemporaryDirectory())
-        self.pve = self._running.enter_context(Served(Path(folder)).running())
+        self.pve = self._running.enter_context(Served(self._folder).running())
         ProxmoxInstances.batch_size = BATCH
 
     def stop(self) -> None:
@@ -44,7 +46,17 @@ class ProxmoxAdapter(PatientAdapter):
 
     def reset(self) -> bytes:
         self.pve.reset()
-        return config_of(self.pve.section()).encode()
+        self._secret_file.write_text(SECRET)
+        secret = {"token_secret": "", "token_secret_file": str(self._secret_file)}
+        return config_of(self.pve.section(**secret)).encode()
+
+    def refuse_credentials(self) -> None:
+        self.pve.apitokens = {}
+
+    def renew_credentials(self) -> None:
+        renewed = SECRET.replace("0", "1")
+        self.pve.apitokens = {TOKEN: renewed}
+        self._secret_file.write_text(renewed)
 
     def is_write(self, operation: str, budget: str) -> bool:
         return False

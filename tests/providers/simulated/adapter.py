@@ -47,12 +47,13 @@ class SimulatedAdapter(PatientAdapter):
     machine_marks = (f"label:cluster={CLUSTER}",)
     page_size = PAGE
     fault_kinds = tuple(FAULTS)
+    secrets = (TOKEN,)
     sdk_modules = ("aiohttp", "ccm.sandbox")
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory()
         self._child: subprocess.Popen[bytes] | None = None
-        self._url = ""
+        self._url, self._token_file = "", Path(self._directory.name, "token")
 
     def start(self) -> None:
         file = Path(self._directory.name, "url")
@@ -71,8 +72,15 @@ class SimulatedAdapter(PatientAdapter):
         async with self._admin() as admin:
             await admin.clear_faults()
             await admin.replace_state({})
-        url = f"[Global]\nurl = {self._url}\ntoken = {TOKEN}\n"
+        self.renew_credentials()
+        url = f"[Global]\nurl = {self._url}\ntoken-file = {self._token_file}\n"
         return f"{url}page-size = {PAGE}\ntimeout = {timeout(0.5):g}s\n".encode()
+
+    def refuse_credentials(self) -> None:
+        self._token_file.write_text("token-that-nobody-has")
+
+    def renew_credentials(self) -> None:
+        self._token_file.write_text(TOKEN)
 
     def is_write(self, operation: str, budget: str) -> bool:
         return budget == "write"
@@ -88,7 +96,8 @@ class SimulatedAdapter(PatientAdapter):
         async with self._admin() as admin:
             fault = CloudFault(FAULTS[kind], retry_after=self.retry_after or 0)
             if kind is FaultKind.HUGE:
-                fault = replace(fault, status=400, message="no\x1b[31m\n", message_size=5_000_000)
+                text = f"Bearer {TOKEN}\x1b[31m\n"
+                fault = replace(fault, status=400, message=text, message_size=5_000_000)
             await admin.set_fault(fault)
 
     async def clear_fault(self) -> None:
@@ -139,6 +148,10 @@ class SimulatedAdapter(PatientAdapter):
         }[owner]
         listeners = [{"protocol": "TCP", "port": 22, "node_port": 30022}]
         await self._plant("load_balancers", name=name, tags=tags, listeners=listeners)
+
+    async def references_to(self, name: str) -> Sequence[tuple[Mapping[str, str], Json]]:
+        records = await self._records("load_balancers")
+        return [({}, {"loadBalancerIP": one["ip"]}) for one in records if one["name"] == name]
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         return [{SCHEME_ANNOTATION: "internal"}]

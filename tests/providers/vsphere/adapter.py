@@ -9,8 +9,8 @@ from typing import Any
 from ccm.cloud.testkit.adapter import FaultKind, Machine, Owner, Untestable
 from ccm.model.cloud import swapped_uuid
 from ccm.providers.vsphere.instances import VsphereInstances
-from tests.labs.vsphere.lab import Lab, running_lab
-from tests.providers.patience import PatientAdapter
+from tests.labs.vsphere.lab import Lab, config_of, running_lab
+from tests.providers.patience import PatientAdapter, huge_error
 
 BATCH = 3  # the provider's, so that few machines are several batches
 FAULTS: dict[FaultKind, dict[str, Any]] = {
@@ -19,11 +19,14 @@ FAULTS: dict[FaultKind, dict[str, Any]] = {
     FaultKind.ERROR: {"status": 500},
     FaultKind.SILENT: {"delay_ms": 3000, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "text": "<html>It works!</html>"},
+    FaultKind.HUGE: {"status": 400},
 }
 
 
 class VsphereAdapter(PatientAdapter):
     """A machine's UUID is one that none had before."""
+
+    fault_kinds = tuple(FAULTS)
 
     sdk_modules = ("pyVmomi",)
 
@@ -32,8 +35,9 @@ class VsphereAdapter(PatientAdapter):
         self.lab: Lab
 
     def start(self) -> None:
-        folder = self._running.enter_context(tempfile.TemporaryDirectory())
-        self.lab = self._running.enter_context(running_lab(Path(folder), ("-vm", "0")))
+        folder = Path(self._running.enter_context(tempfile.TemporaryDirectory()))
+        self.lab = self._running.enter_context(running_lab(folder / "lab", ("-vm", "0")))
+        self._logins, self.secrets = folder, (self.lab.password,)
         VsphereInstances.batch_size = BATCH
 
     def stop(self) -> None:
@@ -41,7 +45,21 @@ class VsphereAdapter(PatientAdapter):
 
     def reset(self) -> bytes:
         self.lab.reset()
-        return self.lab.config().encode()
+        (self._logins / f"{self.lab.server}.username").write_text(self.lab.user)
+        self.renew_credentials()
+        section = self.lab.section(user=None, password=None)
+        files = {"secretsDirectory": str(self._logins)}
+        return config_of({"lab": section}, **{"global": files}).encode()
+
+    def refuse_credentials(self) -> None:
+        self._set_password("not-the-password")
+        self.lab.end_sessions()
+
+    def renew_credentials(self) -> None:
+        self._set_password(self.lab.password)
+
+    def _set_password(self, password: str) -> None:
+        (self._logins / f"{self.lab.server}.password").write_text(password)
 
     def is_write(self, operation: str, budget: str) -> bool:
         return False
@@ -53,7 +71,8 @@ class VsphereAdapter(PatientAdapter):
         return self.lab.calls().total()
 
     def inject_fault(self, kind: FaultKind) -> None:
-        self.lab.fail(**FAULTS[kind])
+        text = {"text": huge_error(self.lab.password)} if kind is FaultKind.HUGE else {}
+        self.lab.fail(**FAULTS[kind] | text)
 
     def clear_fault(self) -> None:
         self.lab.heal()

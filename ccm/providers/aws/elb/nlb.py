@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ccm.errors import Refused, warnings_as_notes
 from ccm.model.cloud import Balancer
-from ccm.model.objects import Json, Node, text
+from ccm.model.objects import Json, Node, objects, text
 from ccm.model.service import Service
 from ccm.providers.aws.client import MAX_LISTED, retry_on
 from ccm.providers.aws.elb import nlb_plan
@@ -50,7 +50,7 @@ from ccm.providers.aws.elb.request import (
 )
 from ccm.providers.aws.security_groups import IngressRule, SecurityGroup
 from ccm.providers.aws.subnets import Subnet
-from ccm.providers.aws.tags import ClusterTag, Tags
+from ccm.providers.aws.tags import SERVICE_TAG, ClusterTag, Tags, read_tags
 from ccm.providers.aws.vpc import BackendInstance
 
 CLIENT_IP = "preserve_client_ip.enabled"
@@ -91,6 +91,7 @@ class Nlbs:
         observed = self._describe(service, tag, details)
         if observed.nlb:
             request = request.keeping_scheme(observed.nlb.is_internal)
+        self._check_addresses(request, observed.nlb, tag)
         group_name = self._group_name(service)
         own, has_own = self._own_group(request, group_name, observed.nlb, tag)
         if not has_own:
@@ -188,6 +189,24 @@ class Nlbs:
         attributes = request.annotations.key_values("target-group-attributes")
         if attributes.get(CLIENT_IP, "true").lower() != "true":
             request.refuse_ranges(f"target group attribute {CLIENT_IP} hides who the client is")
+
+    def _check_addresses(
+        self, request: LoadBalancerRequest, observed: Nlb | None, tag: ClusterTag
+    ) -> None:
+        """Refuse Elastic IP addresses with another's mark; who may not read them sees none."""
+        there = observed.subnets.values() if observed else ()
+        own = {address.get("AllocationId") for address in there}
+        if not (new := sorted({*request.annotations.csv("eip-allocations")} - own)):
+            return
+        read, name = self._api.call, "ec2:DescribeAddresses"
+        answer = self._api.read_if_allowed(Json(), read, name, AllocationIds=new)
+        for record in objects(answer.get("Addresses")):
+            tags = read_tags(record.get("Tags"))
+            if tag.is_foreign(tags) or tags.get(SERVICE_TAG, request.key) != request.key:
+                raise Refused(
+                    f"Elastic IP address {record.get('AllocationId')} is marked as another "
+                    "cluster's or Service's"
+                )
 
     def tags_by_name(self) -> Mapping[str, Tags]:
         records = self._api.list_pages(FIND, "LoadBalancers", PageSize=MAX_LISTED)

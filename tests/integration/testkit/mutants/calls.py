@@ -75,6 +75,23 @@ CALLS = (
         "[ListRoutes-elsewhere]",
     ),
     (
+        "refused credentials are shown at each call",
+        FIRST,
+        "    async def exchange(self, request):\n"
+        "        from dataclasses import replace\n"
+        "        headers = self.authorization(await self._shown._read())\n"
+        f"        return await self.attempt(replace(request, headers=headers))\n\n{FIRST}",
+        "credentials::test_credentials_that_were_never_taken_are_shown_by_one_call_alone",
+    ),
+    (
+        "a certificate is read once",
+        FIRST,
+        "    def connections(self, server):\n"
+        "        made = super().connections(server)\n"
+        f"        return self.__dict__.setdefault('first', made)\n\n{FIRST}",
+        "credentials::test_a_renewed_authority_is_trusted_by_the_provider_that_is_there",
+    ),
+    (
         "a failed read is taken for nothing there",
         "        pages = [page async for page in self.read_pages(request, next_page)]\n",
         "        from ccm.errors import CloudError\n"

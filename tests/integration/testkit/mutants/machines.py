@@ -57,6 +57,19 @@ INSTANCES = (
         "instances::test_a_machine_without_our_mark_is_no_nodes_however_it_is_found",
     ),
     (
+        "a list that lacks a machine is proof enough",
+        "        try:\n            machine = await self._api.get(",
+        '        return Gone("it is not listed")\n'
+        "        try:\n            machine = await self._api.get(",
+        "instances::test_a_list_of_before_a_machine_was_made_proves_nothing",
+    ),
+    (
+        "an ID of another form than usual is the failure of all",
+        'return found[1] if found else ""',
+        'return f"m-{int(found[1][2:])}" if found else ""',
+        "untrusted::test_a_node_of_long_texts_costs_the_others_nothing",
+    ),
+    (
         "a stopped machine is not looked at",
         "return [machine] if machine else []",
         'return [machine] if machine and machine["state"] == "running" else []',
@@ -149,6 +162,19 @@ PROVIDER = (
         "burst=10",
         "burst=0",
         "provider::test_it_declares_what_the_cloud_allows",
+    ),
+    (
+        "the credentials are read once",
+        "credentials_of(section.secret)",
+        "credentials_of(SecretText('token', section.secret.read()))",
+        "credentials::test_refused_credentials_are_shown_again_when_they_changed",
+    ),
+    (
+        "a proof of the credentials that proves nothing",
+        "    async def close(self) -> None:\n",
+        "    async def prove_credentials(self):\n        pass\n\n"
+        "    async def close(self) -> None:\n",
+        "credentials::test_credentials_are_proved_at_little_cost_however_many_machines_there_are",
     ),
     (
         "it can be ended once",
