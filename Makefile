@@ -12,7 +12,7 @@ CACHE  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ccm-supervisor
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check docs fmt fmt-check lint prose types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-azure lab-vsphere tools check docs fmt fmt-check lint prose types layers clean
 
 ##@ Begin
 help: ## List the targets
@@ -122,13 +122,16 @@ lab-incus: ## Install (once) and start a real Incus with OVN in private namespac
 lab-incus-down: ## End it and remove its state
 	tests/labs/incus/lab.sh wipe
 
+lab-azure: ## Build (once) the Resource Manager of loopback that the provider of Azure is tested with
+	$(PYTHON) -m tests.support.kube.build azure-lab
+
 lab-vsphere: ## Build (once) the vCenter of loopback that the provider of vSphere is tested with
 	tests/labs/vsphere/lab.sh install
 
 ##@ Test
 # In CI a missing part is a failure, so it is made first; elsewhere those tests say that they skip.
 # Which tests share a pytest worker: see tests/conftest.py. TESTS="tests/unit -k budget" picks some.
-test: venv $(if $(CI),kube kubelets peers helm lab-vsphere tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
+test: venv $(if $(CI),kube kubelets peers helm lab-azure lab-vsphere tools $(if $(CCM_LONG),labs release-tools)) ## Run all tests (for those on a real API server, `make kube` first)
 	$(BIN)/python -m tests $(TESTS)
 
 ##@ Servers and labs that tests run against
@@ -142,6 +145,7 @@ labs: # What tests on real clouds need, which are those that take minutes
 	$(PYTHON) -m tests.support.kube.build godo
 	$(BIN)/python -m tests.labs.digitalocean.prism
 	$(PYTHON) -m tests.support.kube.build vsphere
+	$(PYTHON) -m tests.support.kube.build azure
 
 tools: # What tests of the systemd unit, the alert rules and the status page need
 	@for tool in systemd-analyze unshare promtool chromium; do \

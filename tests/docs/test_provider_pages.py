@@ -11,6 +11,7 @@ from fakepve.certs import make_cert
 from ccm.cloud.sections import Format, keys_of
 from ccm.kube.service_accounts import accounts_of
 from ccm.manifests.rbac import subjects
+from ccm.providers.azure import config as azure
 from ccm.providers.digitalocean import config as digitalocean
 from ccm.providers.gce import config as gce
 from ccm.providers.openstack import config as openstack
@@ -43,6 +44,7 @@ def read_digitalocean(content: bytes) -> object:
 @pytest.mark.parametrize(
     ("provider", "read"),
     [
+        ("azure", lambda content: azure.read_config(content, "")),
         ("vsphere", lambda content: vsphere.read_config(content, "")),
         ("proxmox", lambda content: proxmox.read_config(content, "")),
         ("digitalocean", read_digitalocean),
@@ -66,6 +68,10 @@ def test_the_example_is_taken(
     here = FILE.sub(lambda file: certificate if "ca" in Path(file[0]).stem else str(token), example)
     assert read(here.encode())
     assert not caplog.records
+
+
+def test_the_table_of_azure_has_every_key() -> None:
+    assert reported_keys("azure") == {*keys_of(azure.AzureConfig, azure.FORM)}
 
 
 def test_the_table_of_digitalocean_has_every_key() -> None:

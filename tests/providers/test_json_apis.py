@@ -14,6 +14,8 @@ from ccm.cloud.json_api import JsonApi, Request
 from ccm.cloud.testkit.gate import KitGate
 from ccm.errors import CloudError, Denied, NotFound, Refused, Throttled, Unanswered
 from ccm.http import HttpResponse
+from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import AzureConfig
 from ccm.providers.digitalocean.api import DigitalOceanApi
 from ccm.providers.digitalocean.config import GlobalSection as DigitalOceanSection
 from ccm.providers.incus.api import IncusApi
@@ -34,6 +36,11 @@ from tests.unit.raw_http import CLOSE, RawServer
 HUGE = "\x1b[31mbroken\n" * 500_000  # characters of an error, most of which nobody wants to read
 
 
+def azure(url: str, ca_file: str) -> JsonApi:
+    config = AzureConfig(ca_file=ca_file, use_managed_identity_extension=True)
+    return AzureApi(config, lambda: config, KitGate(10.0), "test")
+
+
 def openstack(url: str, ca_file: str) -> JsonApi:
     config = OpenStackConfig(OpenStackSection(auth_url=url, ca_file=ca_file))
     return OpenStackApi(config, lambda: config, KitGate(10.0), "test")
@@ -51,6 +58,7 @@ def proxmox(url: str, ca_file: str) -> JsonApi:
 
 
 APIS: dict[str, Callable[[str, str], JsonApi]] = {
+    "azure": azure,
     "digitalocean": lambda url, ca_file: DigitalOceanApi(
         DigitalOceanSection(token="t", api_url=url, ca_file=ca_file), KitGate(10.0), "test"
     ),

@@ -16,6 +16,7 @@ import pytest
 TESTS = Path(__file__).parents[1]
 DIFFERENCES = TESTS.parent / "docs" / "differences.md"
 CLOUDS = {
+    "AZ": "azure",
     "DO": "digitalocean",
     "GC": "gce",
     "IN": "incus",

@@ -135,6 +135,8 @@ class Adapter:
     page_size: int = 0
     """The most routes or balancers in one answer of a list; 0 when lists come whole. The kit makes
     one more than this, so an emulator is best set to a small one."""
+    reads_per_batch: int = 1
+    """How many lists a `describe` reads for one batch of Nodes, where several belong together."""
     max_machines: int = 1000
     """How many machines the kit may have at once; it wants two batches of the provider and one."""
     retry_after: float | None = 7.0

@@ -1,10 +1,11 @@
 """Find or build the real kube-apiserver, etcd and kubectl, and upstream's controllers; starts none.
 
 `python3 -m tests.support.kube.build` prints the folder of the servers, with `peer` that of the
-controllers that tests need always, with `openstack` or `vsphere` that of the one which the lab of
-this name is for, with `helm` Helm's, with `godo` that of what reads requests with DigitalOcean's
-client, with `readers` that of what reads configuration files with upstream's readers, with
-`kubelets` that of kubelets without containers, with `vale` that of the linter of prose.
+controllers that tests need always, with `openstack`, `vsphere` or `azure` that of the one which the
+lab of this name is for, with `azure-lab` that of this lab itself, with `helm` Helm's, with `godo`
+that of what reads requests with DigitalOcean's client, with `readers` that of what reads
+configuration files with upstream's readers, with `kubelets` that of kubelets without containers,
+with `vale` that of the linter of prose.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
@@ -98,9 +99,24 @@ KUBELETS = Pin(
         "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     },
 )
+AZURE_LAB = Pin(
+    Path(__file__).parents[2] / "labs" / "azure" / "server",
+    "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9",
+    {"azure-lab": "."},
+)
+AZURE_PEER = Pin(
+    PINS / "azure",
+    "sigs.k8s.io/cloud-provider-azure",
+    {
+        "azure-cloud-controller-manager": (
+            "sigs.k8s.io/cloud-provider-azure/cmd/cloud-controller-manager"
+        )
+    },
+)
 PEERS = (PEER, AWS_PEER)
 LAB_PEERS = (OPENSTACK_PEER,)
 VSPHERE_PEERS = (VSPHERE_PEER,)
+AZURE_LABS, AZURE_PEERS = (AZURE_LAB,), (AZURE_PEER,)
 
 HELM = Pin(PINS / "helm", "helm.sh/helm/v3", {"helm": "helm.sh/helm/v3/cmd/helm"})
 CHARTS = (HELM,)
@@ -121,6 +137,8 @@ BUILDS = {
     "godo": CLIENTS,
     "readers": CONFIG_READERS,
     "vsphere": VSPHERE_PEERS,
+    "azure-lab": AZURE_LABS,
+    "azure": AZURE_PEERS,
     "vale": LINTERS,
     "kubelets": (KUBELETS,),
 }

@@ -1,0 +1,133 @@
+"""What Resource Manager says about Nodes: lists for all of them, and three answers, never two."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+
+from ccm.cloud.machines import MachineLookup
+from ccm.errors import NotFound
+from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, Unknown
+from ccm.model.objects import Node, label_value, mapping, text
+from ccm.providers.azure import ids
+from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.machines import Machine, MachineReader, Machines, first_of_each_family
+
+BATCH = 5000  # Nodes; a list has all machines anyway
+UNMANAGED = "kubernetes.azure.com/managed"
+"""Label of a Node that is no machine of Azure's where it is false: upstream's."""
+MOST_GROUPS = 10  # that are read besides the cluster's, as Nodes may name any
+
+
+class AzureInstances(MachineLookup[Machines, Machine]):
+    """Looks Nodes up by the ID in their provider ID, or by the machine's or its host's name."""
+
+    provider_ids, batch_size, noun = ids.PROVIDER_IDS, BATCH, "virtual machine"
+    mark_kinds = "resource-group", "vnet", "tag"
+
+    def __init__(self, api: AzureApi, config: AzureConfig) -> None:
+        self._config = config
+        self.reader = MachineReader(api, config)
+        vnet, group = config.vnet_id, config.resource_group.lower()
+        self.required_marks = frozenset([f"vnet:{vnet}" if vnet else f"resource-group:{group}"])
+
+    def machine_of(self, provider_id: str) -> str:
+        return ids.machine_of(provider_id)
+
+    def why_not_asked(self, node: Node) -> str:
+        if node.labels.get(UNMANAGED) == "false":
+            return f"label {UNMANAGED}: the machine is not Azure's"
+        scope = ids.scope_of(ids.machine_of(node.provider_id))
+        if scope and not ids.same(scope.subscription, self._config.subscription_id):
+            return f"provider ID {node.provider_id} is of another subscription"
+        return super().why_not_asked(node)
+
+    async def missing_permissions(self) -> Sequence[str]:
+        """The right to the list of power states, which is of the whole subscription."""
+        await self.reader.read([self._config.resource_group])
+        lacks = self.reader.lacks_states
+        return ["Microsoft.Compute/virtualMachines/read of the subscription"] if lacks else []
+
+    async def read(self, nodes: Sequence[Node]) -> Machines:
+        """The machines of the cluster's group, and of those that provider IDs name."""
+        group = self._config.resource_group.lower()
+        scopes = [ids.scope_of(ids.machine_of(node.provider_id)) for node in nodes]
+        more = sorted({scope.group for scope in scopes if scope} - {group})
+        return await self.reader.read([group, *more[:MOST_GROUPS]])
+
+    async def find(self, node: Node, listing: Machines) -> Sequence[Machine] | Answer:
+        """A group that was not read says nothing of its Nodes, nor of those without an ID."""
+        group, machine_id = self._config.resource_group.lower(), ids.machine_of(node.provider_id)
+        scope = ids.scope_of(machine_id)
+        if why := listing.unread.get(scope.group if scope else group):
+            return Unknown(str(why))
+        if machine_id:
+            found = listing.by_id.get(machine_id)
+            return [found] if found else []
+        named = listing.by_name.get(node.name.lower(), [])
+        return named or Unknown(f"no machine in resource group {group} is node {node.name}")
+
+    async def prepare(self, machines: Sequence[Machine], listing: Machines) -> None:
+        await self.reader.read_public(listing, machines)
+
+    def marks(self, machine: Machine) -> Collection[str]:
+        scope, tags = ids.scope_of(machine.key), mapping(machine.record.get("tags"))
+        return {
+            *(f"tag:{key}={value}" for key, value in tags.items()),
+            *(f"vnet:{vnet}" for vnet in machine.networks),
+            f"resource-group:{scope.group if scope else ''}",
+        }
+
+    def label(self, machine: Machine) -> str:
+        return machine.id
+
+    async def instance(self, node: Node, machine: Machine, listing: Machines) -> Answer:
+        zone = machine.zone
+        if zone is None:
+            return Unknown(f"{machine.id} has no zone, and its fault domain is not known")
+        addresses = addresses_of(node.name, machine, listing)
+        if not addresses:
+            return Unknown(f"{machine.id} has no address yet")
+        return Instance(
+            provider_id=node.provider_id or ids.provider_id(machine.id),
+            type=label_value(machine.type),
+            zone=label_value(zone),
+            region=label_value(machine.region),
+            addresses=addresses,
+            power=machine.power,
+            names=machine.names,
+            system_uuid=text(machine.properties.get("vmId")),
+        )
+
+    async def prove_gone(self, node: Node, listing: Machines) -> Answer:
+        """By a request for the machine alone, once its Node is not new."""
+        grace = self._config.node_instance_not_found_grace_period_in_seconds
+        if (age := age_of(node)) is not None and age < grace:
+            return Unknown(f"the Node is {age:.0f} s old: its machine may not be listed yet")
+        machine_id = ids.machine_of(node.provider_id)
+        try:
+            await self.reader.get(machine_id)
+        except NotFound as error:
+            return Gone(str(error))
+        return Unknown(f"the list lacks {machine_id}, which is there")
+
+
+def addresses_of(name: str, machine: Machine, listing: Machines) -> tuple[NodeAddress, ...]:
+    """The first of each family, in upstream's order; none while there is no private one."""
+    host = name if name.lower() in machine.names else next(iter(machine.names), name)
+    outer = first_of_each_family(listing.public.get(one.lower(), "") for one in machine.public_ids)
+    if not machine.private:
+        return ()
+    return (
+        *(NodeAddress(AddressType.INTERNAL_IP, one) for one in machine.private),
+        NodeAddress(AddressType.HOSTNAME, host),
+        *(NodeAddress(AddressType.EXTERNAL_IP, one) for one in outer),
+    )
+
+
+def age_of(node: Node) -> float | None:
+    """Seconds since a Node was made, by our clock; None where it does not say."""
+    try:
+        made = datetime.fromisoformat(text(node.meta.get("creationTimestamp")))
+    except ValueError:
+        return None
+    return max((datetime.now(UTC) - made).total_seconds(), 0.0)

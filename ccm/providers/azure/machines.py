@@ -1,0 +1,297 @@
+"""Virtual machines and those of scale sets as Resource Manager lists them, with their interfaces.
+
+A list of machines has no power states: those are in a list of their own, of the subscription.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import TypeVar
+
+from ccm.cloud.lookup import read_each
+from ccm.cloud.machines import Listing
+from ccm.errors import CloudError, Denied, NotFound
+from ccm.model.cloud import PowerState
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import FLEXIBLE, SCALE_SETS, STANDARD, AzureConfig
+from ccm.providers.azure.ids import (
+    COMPUTE,
+    NETWORK,
+    Scope,
+    id_of,
+    key_of,
+    name_of,
+    properties_of,
+    same,
+    scope_of,
+)
+
+OFF = ("stopped", "deallocated", "deallocating")
+"""Power states without a running guest; one that is stopping still has it (upstream's rule)."""
+POWER = "PowerState/"
+VIEW = {"$expand": "instanceView"}
+STATES = "/"  # among groups, none of which is called so
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A record of a machine, or of one in a scale set."""
+
+    record: Json = field(repr=False)
+    view: Json | None = field(repr=False)  # what it is at; None where that is not known
+    interfaces: Mapping[str, Json] = field(default_factory=dict, repr=False)  # by ID, of all
+
+    @property
+    def id(self) -> str:
+        return id_of(self.record)
+
+    @property
+    def key(self) -> str:
+        return key_of(self.record)
+
+    @property
+    def properties(self) -> Json:
+        return properties_of(self.record)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its Node may be called: the host's name, and a single machine's own."""
+        host = text(mapping(self.properties.get("osProfile")).get("computerName"))
+        own = "" if "/virtualmachinescalesets/" in self.key else text(self.record.get("name"))
+        return tuple(dict.fromkeys(one.lower() for one in (host, own) if one))
+
+    @property
+    def type(self) -> str:
+        profile, sku = mapping(self.properties.get("hardwareProfile")), self.record.get("sku")
+        return text(mapping(sku).get("name")) or text(profile.get("vmSize"))
+
+    @property
+    def region(self) -> str:
+        """Its location, which people may write as `West Europe`."""
+        return text(self.record.get("location")).replace(" ", "").lower()
+
+    @property
+    def zone(self) -> str | None:
+        """`<region>-<zone>`, without zones the fault domain, so that Nodes spread; None if unknown.
+
+        As upstream, which takes 0 where a machine is in no fault domain either.
+        """
+        zones = self.record.get("zones")
+        if isinstance(zones, list) and zones:
+            return f"{self.region}-{zones[0]}"
+        if self.view is None:
+            return None
+        domain = self.view.get("platformFaultDomain")
+        return str(domain) if isinstance(domain, int) else "0"
+
+    @property
+    def power(self) -> PowerState:
+        """Off only when nothing is under way: upstream's rule."""
+        codes = [text(one.get("code")) for one in objects(mapping(self.view).get("statuses"))]
+        found = [code.removeprefix(POWER).lower() for code in codes if code.startswith(POWER)]
+        if not found:
+            return PowerState.UNKNOWN
+        is_settled = same(text(self.properties.get("provisioningState")), "Succeeded")
+        return PowerState.STOPPED if is_settled and found[0] in OFF else PowerState.RUNNING
+
+    @property
+    def interface(self) -> Json:
+        """Its primary interface; empty where it is not listed."""
+        profile = mapping(self.properties.get("networkProfile"))
+        listed = objects(profile.get("networkInterfaces"))
+        primary = [one for one in listed if properties_of(one).get("primary") is True]
+        return self.interfaces.get(key_of((primary or listed or [{}])[0]), {})
+
+    @property
+    def configurations(self) -> list[Json]:
+        """What its primary interface's IP configurations are like, the primary one first."""
+        listed = objects(properties_of(self.interface).get("ipConfigurations"))
+        found = [properties_of(one) for one in listed]
+        return sorted(found, key=lambda one: one.get("primary") is not True)
+
+    @property
+    def private(self) -> list[str]:
+        """Its private address of each family."""
+        return first_of_each_family(
+            text(one.get("privateIPAddress")) for one in self.configurations
+        )
+
+    @property
+    def public_ids(self) -> list[str]:
+        """The IDs of its public addresses."""
+        return [
+            found for one in self.configurations if (found := id_of(one.get("publicIPAddress")))
+        ]
+
+    @property
+    def networks(self) -> set[str]:
+        """The IDs of the virtual networks that it is in, lower case."""
+        subnets = {key_of(one.get("subnet")) for one in self.configurations}
+        return {one.rpartition("/subnets/")[0] for one in subnets} - {""}
+
+    def __str__(self) -> str:
+        return self.id
+
+
+@dataclass(slots=True)
+class Machines(Listing[str, Machine]):
+    """Machines by ID in lower case, by the names of their Nodes, and what they are joined to."""
+
+    by_name: dict[str, list[Machine]] = field(default_factory=lambda: defaultdict(list))
+    public: dict[str, str] = field(default_factory=dict)  # addresses by ID
+    unread: dict[str, CloudError] = field(default_factory=dict)  # by group, why not
+
+    def add(self, machines: Iterable[Machine]) -> None:
+        for machine in machines:
+            self.by_id[machine.key] = machine
+            for name in machine.names:
+                self.by_name[name].append(machine)
+
+
+class MachineReader:
+    """Lists what is in resource groups; which kinds of machines there are the file says."""
+
+    def __init__(self, api: AzureApi, config: AzureConfig) -> None:
+        self._api, self._config = api, config
+        is_sets = config.vm_type == SCALE_SETS
+        self._has_sets = is_sets
+        self._has_single = (
+            config.vm_type in (STANDARD, FLEXIBLE)
+            or not config.disable_availability_set_nodes
+            or config.enable_vmss_flex_nodes
+        )
+        self.lacks_states = False  # whether the list of power states is denied
+
+    async def read(self, groups: Sequence[str]) -> Machines:
+        """All machines of these groups; a group that cannot be read is noted as such.
+
+        Raises `CloudError` when none can.
+        """
+        found = Machines()
+        reads: dict[str, Awaitable[Sequence[list[Json]]]]
+        reads = {group: self._group(group) for group in groups}
+        results = await read_each({**reads, STATES: self._states()})
+        states = results.pop(STATES)
+        if isinstance(states, CloudError):
+            raise states
+        views = {key_of(one): _own_view(one) for one in states[0]}
+        for group, result in results.items():
+            if isinstance(result, CloudError):
+                found.unread[group] = result
+                continue
+            singles, members, listed = result
+            interfaces = {key_of(one): one for one in listed}
+            found.add(Machine(one, views.get(key_of(one)), interfaces) for one in singles)
+            found.add(Machine(one, _own_view(one), interfaces) for one in members)
+        return found
+
+    async def get(self, machine_id: str) -> Machine:
+        """One machine; raises `NotFound`."""
+        record = await self._api.get("GetVirtualMachine", machine_id, **VIEW)
+        if key_of(record) != machine_id.lower():
+            raise CloudError(f"GetVirtualMachine: the answer is not about {machine_id}")
+        return Machine(record, _own_view(record))
+
+    async def read_public(self, listing: Machines, machines: Iterable[Machine]) -> None:
+        """Read the public addresses of some machines, a list for each place where they are."""
+        lists = {_list_of(one) for machine in machines for one in machine.public_ids}
+        for path in sorted(lists):
+            for record in await self._api.list("ListPublicAddresses", path):
+                address = text(properties_of(record).get("ipAddress"))
+                listing.public[key_of(record)] = address
+
+    async def _group(self, group: str) -> Sequence[list[Json]]:
+        """Single machines, those of scale sets, and the interfaces of both."""
+        scope = Scope(self._config.subscription_id, group)
+        interfaces, singles, sets = await together(
+            self._interfaces(group),
+            self._api.list("ListVirtualMachines", scope.machines()) if self._has_single else none(),
+            self._sets(scope) if self._has_sets else none(),
+        )
+        members = list[Json]()
+        for some, more in await together(*(self._members(id_of(one)) for one in sets)):
+            members += some
+            interfaces += more
+        return singles, members, interfaces
+
+    async def _interfaces(self, group: str) -> list[Json]:
+        path = self._config.network_scope(group).id(NETWORK, "networkInterfaces")
+        return await self._api.list("ListInterfaces", path)
+
+    async def _sets(self, scope: Scope) -> list[Json]:
+        """The uniform ones: machines of a flexible set are listed as single ones."""
+        listed = await self._api.list("ListScaleSets", scope.id(COMPUTE, "virtualMachineScaleSets"))
+        return [
+            one
+            for one in listed
+            if not same(text(properties_of(one).get("orchestrationMode")), "Flexible")
+        ]
+
+    async def _members(self, set_id: str) -> Sequence[list[Json]]:
+        """Machines and interfaces of a set, none of one that has just been deleted."""
+        try:
+            return await together(
+                self._api.list("ListScaleSetMachines", f"{set_id}/virtualMachines", **VIEW),
+                self._api.list("ListScaleSetInterfaces", f"{set_id}/networkInterfaces"),
+            )
+        except NotFound:
+            return [], []
+
+    async def _states(self) -> Sequence[list[Json]]:
+        """What single machines are at; without the right to it nothing is known of any."""
+        if not self._has_single:
+            return [[]]
+        path = f"/subscriptions/{self._config.subscription_id}/providers/{COMPUTE}/virtualMachines"
+        try:
+            states = await self._api.list("ListPowerStates", path, statusOnly="true")
+        except Denied:
+            self.lacks_states = True
+            return [[]]
+        self.lacks_states = False
+        return [states]
+
+
+async def together(*reads: Awaitable[T]) -> list[T]:
+    """What all of them give, each to its end: none goes on after one has failed."""
+    results = await asyncio.gather(*reads, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [one for one in results if not isinstance(one, BaseException)]
+
+
+def _own_view(record: Json) -> Json | None:
+    view = properties_of(record).get("instanceView")
+    return view if isinstance(view, dict) else None
+
+
+def _list_of(resource_id: str) -> str:
+    """The list that has a public address: of a group, or of a scale set."""
+    set_id, is_sets, _ = resource_id.lower().partition("/virtualmachines/")
+    if is_sets:
+        return f"{set_id}/publicIPAddresses"
+    scope = scope_of(resource_id)
+    if scope is None:
+        raise CloudError(f"{name_of(resource_id)} is not the ID of a public address")
+    return scope.id(NETWORK, "publicIPAddresses")
+
+
+async def none() -> list[Json]:
+    """Nothing to list."""
+    return []
+
+
+def first_of_each_family(addresses: Iterable[str]) -> list[str]:
+    """The first IPv4 and the first IPv6 address, in their order; what is no address is left out."""
+    found = dict[int, str]()
+    for one in filter(None, addresses):
+        try:
+            found.setdefault(ip_address(one).version, str(ip_address(one)))
+        except ValueError:
+            continue
+    return [*found.values()]

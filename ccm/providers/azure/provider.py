@@ -1,0 +1,63 @@
+"""Azure as a `CloudProvider`."""
+
+from pathlib import Path
+
+from ccm.cloud.interface import CloudProvider, ProviderContext
+from ccm.errors import Denied
+from ccm.providers.azure.api import QUOTAS, AzureApi
+from ccm.providers.azure.config import FILE, MERGE, AzureConfig, read_config
+from ccm.providers.azure.ids import PROVIDER_IDS
+from ccm.providers.azure.instances import AzureInstances
+from ccm.providers.azure.routes import AzureRoutes
+from ccm.providers.azure.volumes import AzureVolumes
+
+SECRET_NAME, SECRET_KEY = ("kube-system", "azure-cloud-provider"), "cloud-config"
+"""Upstream's Secret with a configuration, or with a part of it."""
+
+
+class AzureCloud(CloudProvider):
+    """The machines, routes and disks of one resource group."""
+
+    name = "azure"
+    provider_ids = PROVIDER_IDS
+    quotas = QUOTAS
+
+    def __init__(self) -> None:
+        self._api: AzureApi | None = None
+
+    async def initialize(self, context: ProviderContext) -> None:
+        """Read the configuration; the first call gets the token, so Entra ID may be down."""
+        config = read_config(context.config, context.config_path)
+        secret = await self._read_secret(context, config)
+        if secret is not None:
+            config = read_config(context.config, context.config_path, secret)
+
+        def read() -> AzureConfig:
+            path = Path(context.config_path)
+            content = path.read_bytes() if path.is_file() else context.config
+            return read_config(content, context.config_path, secret, is_start=False)
+
+        api = self._api = AzureApi(config, read, context.gate, context.caller)
+        self.instances = instances = AzureInstances(api, config)
+        self.volumes = AzureVolumes(api)
+        if config.route_table_name:
+            self.routes = AzureRoutes(api, config, instances)
+
+    async def _read_secret(self, context: ProviderContext, config: AzureConfig) -> bytes | None:
+        """What the Secret says, where the file asks for it, or there is no file."""
+        if config.cloud_config_type in ("", FILE):
+            return None
+        if context.read_secret is None:
+            raise Denied(f"Secret {'/'.join(SECRET_NAME)} cannot be read here")
+        try:
+            found = await context.read_secret(*SECRET_NAME)
+        except Denied:
+            if config.cloud_config_type == MERGE:
+                return b""
+            raise
+        return found.get(SECRET_KEY, "").encode()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._api:
+            await self._api.close()

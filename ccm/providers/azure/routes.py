@@ -1,0 +1,145 @@
+"""Routes of pod networks in the cluster's one route table; all others in it are left alone."""
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address, ip_network
+
+from ccm.cloud.shared_read import SharedRead
+from ccm.errors import Refused
+from ccm.model.cloud import AddressType, Route, read_network
+from ccm.model.objects import Json, Node, objects, text
+from ccm.providers.azure import ids
+from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.instances import AzureInstances
+from ccm.providers.azure.machines import Machines
+from ccm.providers.azure.shared_writes import SharedResource
+
+SEPARATOR = "____"
+"""Between a Node's name and its network in the name of a route, which is all the mark it has."""
+HOP_TYPE = "VirtualAppliance"
+
+
+class AzureRoutes:
+    """A route's name is its Node's with the network, as upstream's; it leads to an address.
+
+    Routes that are made or taken away at the same time are one write of the table.
+    """
+
+    def __init__(self, api: AzureApi, config: AzureConfig, instances: AzureInstances) -> None:
+        scope = config.network_scope(config.route_table_resource_group)
+        path = scope.id(ids.NETWORK, "routeTables", config.route_table_name)
+        empty: Json = {"location": config.location, "properties": {"routes": []}}
+        self._table = SharedResource(api, "RouteTable", path, empty)
+        self._group = config.resource_group.lower()
+        self._instances = instances
+        self._machines = SharedRead(self._read_machines)
+
+    async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
+        """The table's routes of Nodes; one is a blackhole when no machine has its address."""
+        by_name = {node.name.lower(): node for node in nodes}
+        records = _routes_of(await self._table.read() or {})
+        routes = [(one, by_name.get(node_of(one))) for one in records if node_of(one)]
+        owners = dict[
+            str, str
+        ]()  # machines by address; read when a Node does not explain its route
+        if not all(node and hop_of(one) in _inner(node) for one, node in routes):
+            machines = (await self._machines()).records
+            owners = {address: one.key for one in machines for address in one.private}
+        return [
+            Route(
+                cidr=text(ids.properties_of(one).get("addressPrefix")),
+                node=node.name if node else "",
+                id=text(one.get("name")),
+                is_blackhole=not _leads(hop_of(one), node, owners),
+            )
+            for one, node in routes
+        ]
+
+    async def create(self, node: Node, cidr: str) -> None:
+        """Route to the address that the cloud says the machine has, not the Node."""
+        machine_id = ids.machine_of(node.provider_id)
+        if not machine_id:
+            raise Refused(f"node {node.name} has no machine of this cloud")
+        machine = (await self._machines()).by_id.get(machine_id)
+        version = ip_network(cidr).version
+        hops = (
+            [one for one in machine.private if ip_address(one).version == version]
+            if machine
+            else []
+        )
+        if not hops:
+            raise Refused(f"the machine of node {node.name} has no IPv{version} address")
+        wanted: Json = {
+            "name": name_of(node.name, cidr),
+            "properties": {
+                "addressPrefix": cidr,
+                "nextHopType": HOP_TYPE,
+                "nextHopIpAddress": hops[0],
+            },
+        }
+        await self._table.change(lambda table: add(table, wanted))
+
+    async def delete(self, route: Route) -> None:
+        def remove(table: Json) -> None:
+            left = [one for one in _routes_of(table) if text(one.get("name")) != route.id]
+            if len(left) < len(_routes_of(table)):
+                table["properties"]["routes"] = left
+
+        if await self._table.read() is not None:
+            await self._table.change(remove)
+
+    async def _read_machines(self) -> Machines:
+        found = await self._instances.reader.read([self._group])
+        if error := found.unread.get(self._group):
+            raise error
+        return found
+
+
+def add(table: Json, wanted: Json) -> None:
+    """Put a route into the table; raises `Refused` for one in its way that is another's."""
+    routes, settings = _routes_of(table), wanted["properties"]
+    for one in routes:
+        properties = ids.properties_of(one)
+        has_name = ids.same(text(one.get("name")), wanted["name"])
+        if has_name and settings.items() <= properties.items():
+            return
+        prefix = text(properties.get("addressPrefix"))
+        if has_name or read_network(prefix) == read_network(settings["addressPrefix"]):
+            hop = text(properties.get("nextHopIpAddress"))
+            raise Refused(f"route {text(one.get('name'))} leads {prefix} to {hop} already")
+    table["properties"] = {**ids.properties_of(table), "routes": [*routes, wanted]}
+
+
+def name_of(node: str, cidr: str) -> str:
+    """A route's name, as upstream's."""
+    return f"{node}{SEPARATOR}{cidr.translate({ord(one): None for one in ':./'})}"
+
+
+def node_of(route: Json) -> str:
+    """The Node, in lower case, in the name of a route of this form; empty for all others."""
+    properties, name = ids.properties_of(route), text(route.get("name"))
+    node, _, _ = name.rpartition(SEPARATOR)
+    cidr = text(properties.get("addressPrefix"))
+    is_ours = text(properties.get("nextHopType")) == HOP_TYPE and read_network(cidr)
+    return node.lower() if is_ours and name == name_of(node, cidr) else ""
+
+
+def hop_of(route: Json) -> str:
+    return text(ids.properties_of(route).get("nextHopIpAddress"))
+
+
+def _routes_of(table: Json) -> list[Json]:
+    return objects(ids.properties_of(table).get("routes"))
+
+
+def _inner(node: Node) -> set[str]:
+    kinds = AddressType.INTERNAL_IP
+    return {text(one.get("address")) for one in node.addresses if one.get("type") == kinds}
+
+
+def _leads(hop: str, node: Node | None, owners: Mapping[str, str]) -> bool:
+    """Whether a hop is an address of the Node's machine; without a Node, of any."""
+    owner = owners.get(hop, "")
+    if node is None:
+        return bool(owner)
+    return hop in _inner(node) if not owners else owner == ids.machine_of(node.provider_id)

@@ -1,0 +1,133 @@
+"""A resource that several change, such as a route table: changes that wait are written together.
+
+Resource Manager takes a resource whole: what others have in it is kept, and its ETag tells when
+they changed it meanwhile. A second write while one goes on is refused.
+"""
+
+import asyncio
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from ccm.errors import CloudError, NoRoom, NotFound, Refused, RetryAfter
+from ccm.model.objects import Json, text
+from ccm.providers.azure.api import BUSY_RETRY, AzureApi, Outdated
+from ccm.providers.azure.ids import properties_of
+
+MOST_READS = 4  # of a resource that others keep changing, for one write
+
+Edit = Callable[[Json], None]
+"""Makes a resource, in place, what one caller wants; raises `CloudError` to leave it as it is."""
+
+
+@dataclass(eq=False)
+class _Waiting:
+    edit: Edit
+    result: Json | None = None
+    error: CloudError | None = None
+    is_done: bool = False
+    changes: bool = field(default=False)
+
+    def end(self, result: Json | None, error: CloudError | None = None) -> None:
+        self.result, self.error, self.is_done = result, error, True
+
+
+class SharedResource:
+    """One resource by its path; `noun` names it in operations, `empty` is what a new one is.
+
+    It is deleted in place of a write that would leave nothing which `is_used`.
+    """
+
+    def __init__(
+        self,
+        api: AzureApi,
+        noun: str,
+        path: str,
+        empty: Json | None,
+        is_used: Callable[[Json], bool] = lambda _: True,
+    ) -> None:
+        self._api, self._noun, self.path = api, noun, path
+        self._empty, self._is_used = empty, is_used
+        self._lock, self._waiting = asyncio.Lock(), list[_Waiting]()
+
+    async def read(self) -> Json | None:
+        """What there is; None when it is not."""
+        try:
+            return await self._api.get(f"Get{self._noun}", self.path)
+        except NotFound:
+            return None
+
+    async def change(self, edit: Edit) -> Json | None:
+        """The resource after `edit`, and after those of other callers that waited as well.
+
+        Writes nothing when nothing changes. None when there is none, or no longer.
+        """
+        own = _Waiting(edit)
+        self._waiting.append(own)
+        async with self._lock:
+            if not own.is_done:
+                batch, self._waiting = self._waiting, []
+                try:
+                    await self._write(batch)
+                finally:  # those of a caller who was cancelled, for the next one
+                    self._waiting = [one for one in batch if not one.is_done] + self._waiting
+                    if not own.is_done:
+                        self._waiting.remove(own)
+        if own.error:
+            raise own.error
+        return own.result
+
+    async def _write(self, batch: list[_Waiting]) -> None:
+        for left in reversed(range(MOST_READS)):
+            try:
+                await self._write_once([one for one in batch if not one.is_done])
+            except Outdated as error:
+                if not left:
+                    _end_all(batch, error)
+            except (NoRoom, Refused) as error:
+                pending = [one for one in batch if one.changes and not one.is_done]
+                if len(pending) < 2:
+                    _end_all(batch, error)
+                    continue
+                for one in pending:  # one of them is refused, the others are not to suffer
+                    await self._write([one])
+            except CloudError as error:
+                _end_all(batch, error)
+            if all(one.is_done for one in batch):
+                return
+
+    async def _write_once(self, batch: list[_Waiting]) -> None:
+        there = await self.read()
+        wanted = deepcopy(there) if there is not None else deepcopy(self._empty)
+        if wanted is None:
+            raise CloudError(f"{self._noun} {self.path} is not there")
+        for one in batch:
+            before = deepcopy(wanted)
+            try:
+                one.edit(wanted)
+            except CloudError as error:
+                one.end(None, error)
+                wanted = before
+            one.changes = wanted != before
+        pending = [one for one in batch if not one.is_done]
+        state = text(properties_of(there or {}).get("provisioningState"))
+        if wanted == (there or self._empty) and (state != "Failed" or not pending):
+            result = there
+        elif state in ("Updating", "Deleting"):
+            raise RetryAfter(f"{self._noun} {self.path} is {state}", BUSY_RETRY)
+        elif not self._is_used(wanted):
+            await self._api.delete(f"Delete{self._noun}", self.path)
+            result = None
+        else:
+            etag = text(there.get("etag")) if there else ""
+            result = await self._api.put(f"Put{self._noun}", self.path, wanted, etag)
+            if properties_of(result).get("provisioningState") != "Succeeded":
+                result = await self.read()
+        for one in pending:
+            one.end(result)
+
+
+def _end_all(batch: list[_Waiting], error: CloudError) -> None:
+    for one in batch:
+        if not one.is_done:
+            one.end(None, error)

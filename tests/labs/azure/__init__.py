@@ -1,0 +1,1 @@
+"""Azure's Resource Manager on loopback."""

@@ -1,0 +1,1 @@
+"""The provider of Azure, in its lab."""

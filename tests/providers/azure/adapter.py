@@ -1,0 +1,169 @@
+"""The conformance kit's way around the provider: the lab, as its owner."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ccm.cloud.testkit.adapter import CLUSTER, Disk, FaultKind, Machine, ObservedRoute, Owner
+from ccm.model.cloud import AddressType, NodeAddress
+from ccm.model.objects import Json
+from ccm.providers.azure import api
+from ccm.providers.azure.instances import AzureInstances
+from ccm.providers.azure.volumes import CSI_DRIVER, AzureVolumes
+from tests.labs.azure.lab import GROUP, OTHER_GROUP, REGION, SIZE, TABLE, Lab, path_of, running_lab
+from tests.providers.patience import HUGE_ERROR, PatientAdapter
+
+BATCH = 3  # the provider's, so that few objects are several batches
+RETRY = 0.01  # seconds
+FAULTS: dict[FaultKind, Json] = {
+    FaultKind.DENIED: {"status": 403, "code": "AuthorizationFailed", "message": "no"},
+    FaultKind.THROTTLED: {"status": 429, "code": "TooManyRequests", "retry_after": 7},
+    FaultKind.ERROR: {"status": 500, "code": "InternalServerError", "message": "broken"},
+    FaultKind.SILENT: {"delay": PatientAdapter.call_timeout + 0.3, "status": 503},
+    FaultKind.GARBAGE: {"status": 200, "body": "<html>It works!</html>"},
+    FaultKind.HUGE: {"status": 400, "body": HUGE_ERROR},
+}
+
+
+class AzureAdapter(PatientAdapter):
+    """Every request and every answer passes through Microsoft's types as well."""
+
+    fault_kinds = tuple(FAULTS)
+    machine_marks = (f"resource-group:{GROUP}",)
+    reads_per_batch = 3  # machines, their states and their interfaces
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self.lab: Lab
+
+    def start(self) -> None:
+        folder = self._running.enter_context(TemporaryDirectory(prefix="ccm-azure-"))
+        self.lab = self._running.enter_context(running_lab(Path(folder)))
+        AzureInstances.batch_size = AzureVolumes.batch_size = BATCH
+        api.BUSY_RETRY = api.RACE_RETRY = RETRY
+
+    def stop(self) -> None:
+        self._running.close()
+
+    def reset(self) -> bytes:
+        self.lab.reset()
+        return self.lab.config(nodeInstanceNotFoundGracePeriodInSeconds=0).encode()
+
+    def is_write(self, operation: str, budget: str) -> bool:
+        return budget.endswith("-write")
+
+    def snapshot(self) -> object:
+        return without_etags(self.lab.state()["objects"])
+
+    def count_calls(self) -> int:
+        return len(self.lab.calls())
+
+    def inject_fault(self, kind: FaultKind) -> None:
+        self.lab.fail(".*", 1_000_000, **FAULTS[kind])
+
+    def clear_fault(self) -> None:
+        self.lab.heal()
+
+    # Machines
+
+    def create_machines(self, names: Sequence[str]) -> Sequence[Machine]:
+        return [self._machine(name) for name in names]
+
+    def create_foreign_machine(self, name: str, owner: Owner) -> Machine:
+        return self._machine(name, OTHER_GROUP, "other")
+
+    def _machine(self, name: str, group: str = GROUP, vnet: str = "vnet") -> Machine:
+        taken = path_of("virtualMachines", name, group).lower() in self.lab.objects(
+            "virtualMachines"
+        )
+        own = f"{name}-twin" if taken else name
+        made = self.lab.add_machine(own, group, vnet, host=name)
+        interface = self.lab.get("networkInterfaces", f"{own}-nic", group)
+        (ip,) = interface["properties"]["ipConfigurations"]
+        written = f"azure://{made['id']}"
+        return Machine(
+            node=name,
+            provider_id=written,
+            type=SIZE,
+            zone=f"{REGION}-1",
+            region=REGION,
+            addresses=(
+                NodeAddress(AddressType.INTERNAL_IP, ip["properties"]["privateIPAddress"]),
+                NodeAddress(AddressType.HOSTNAME, name),
+            ),
+            aliases=(written.replace("/resourceGroups/", "/RESOURCEGROUPS/"),),
+        )
+
+    def stop_machine(self, machine: Machine) -> None:
+        self.lab.act(id_of(machine), "deallocate")
+
+    def start_machine(self, machine: Machine) -> None:
+        self.lab.act(id_of(machine), "start")
+
+    def terminate_machine(self, machine: Machine) -> None:
+        self.lab.delete_machine(id_of(machine))
+        self.lab.delete("networkInterfaces", f"{id_of(machine).rpartition('/')[2]}-nic")
+
+    def absent_provider_id(self) -> str:
+        return f"azure://{path_of('virtualMachines', 'never')}"
+
+    # Routes
+
+    def list_routes(self) -> Sequence[ObservedRoute]:
+        owners: dict[str, str] = {}
+        for nic in self.lab.objects("networkInterfaces").values():
+            for ip in nic["properties"]["ipConfigurations"]:
+                machine = nic["properties"].get("virtualMachine", {}).get("id", "")
+                owners[ip["properties"]["privateIPAddress"]] = f"azure://{machine}"
+        found = self.lab.get("routeTables", TABLE)["properties"].get("routes", [])
+        return [
+            ObservedRoute(
+                one["properties"]["addressPrefix"],
+                owners.get(one["properties"]["nextHopIpAddress"], ""),
+            )
+            for one in found
+        ]
+
+    def create_foreign_route(self, cidr: str, machine: Machine, owner: Owner) -> None:
+        """By hand; or as upstream once made them for another cluster's Nodes."""
+        hop = next(one.address for one in machine.addresses)
+        name = {Owner.NOBODY: "by-hand", Owner.OTHER_CLUSTER: f"{CLUSTER}-other"}[owner]
+        properties: dict[str, Any] = {"addressPrefix": cidr, "nextHopIpAddress": hop}
+        body = {"properties": {"nextHopType": "VirtualAppliance", **properties}}
+        self.lab.put(f"routeTables/{TABLE}/routes", name, body)
+
+    # Volumes
+
+    def create_volume(self, source: str) -> Disk:
+        name = f"disk-{len(self.lab.objects('disks'))}"
+        body = {"zones": ["2"], "properties": {"diskSizeGB": 1}}
+        made = self.lab.put("disks", name, body)
+        return Disk(spec_of(source, made["id"]), (f"{REGION}-2",), REGION)
+
+    def delete_volume(self, disk: Disk) -> None:
+        handle = disk.spec.get("csi", {}).get("volumeHandle") or disk.spec["azureDisk"]["diskURI"]
+        self.lab.delete("disks", handle.rpartition("/")[2])
+
+    def absent_volume(self, source: str) -> Json:
+        return spec_of(source, path_of("disks", "never"))
+
+
+def id_of(machine: Machine) -> str:
+    return machine.provider_id.removeprefix("azure://")
+
+
+def spec_of(source: str, disk_id: str) -> Json:
+    if source == CSI_DRIVER:
+        return {"csi": {"driver": source, "volumeHandle": disk_id}}
+    return {"azureDisk": {"diskName": disk_id.rpartition("/")[2], "diskURI": disk_id}}
+
+
+def without_etags(record: Any) -> Any:
+    """What a write of the very same leaves as it was."""
+    if isinstance(record, list):
+        return [without_etags(one) for one in record]
+    if isinstance(record, dict):
+        return {key: without_etags(one) for key, one in record.items() if key != "etag"}
+    return record

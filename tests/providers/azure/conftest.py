@@ -1,0 +1,81 @@
+"""The lab, and the provider started in it."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Self
+
+import pytest
+
+from ccm.cloud.gate import invoke
+from ccm.cloud.interface import SecretReader
+from ccm.cloud.testkit.harness import node
+from ccm.errors import RetryAfter
+from ccm.model.cloud import Balancer
+from ccm.model.objects import Json, Node
+from ccm.model.service import Service
+from ccm.providers.azure.config import ENVIRONMENT
+from ccm.providers.azure.provider import AzureCloud
+from tests.labs.azure.lab import MISSING, Lab, is_built, running_lab
+from tests.providers.started import StartedProvider
+from tests.support.needed import needed
+
+MOST_TRIES = 20
+_started: list["Started"] = []
+
+
+class Started(StartedProvider, AzureCloud):
+    """The provider with its gate."""
+
+    def __init__(self, config: str, read_secret: SecretReader | None = None, **more: Any) -> None:
+        super().__init__(config, "azure.json", read_secret=read_secret, **more)
+
+    async def start(self) -> Self:
+        _started.append(self)
+        return await super().start()
+
+    async def ensure(self, service: Service, *nodes: Node) -> Balancer:
+        """As the controller does it: it comes back while Azure is at work."""
+        assert self.load_balancers
+        for _ in range(MOST_TRIES):
+            try:
+                return await invoke(self.load_balancers.ensure, service, nodes)
+            except RetryAfter:
+                continue
+        raise AssertionError("it never ends")
+
+
+def provider_id(machine: Json) -> str:
+    return f"azure://{machine['id']}"
+
+
+def host(machine: Json, name: str = "") -> Node:
+    """The initialized Node of a machine."""
+    return node(name or machine["name"], provider_id(machine))
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    needed(is_built() or None, MISSING)
+    with running_lab(tmp_path_factory.mktemp("azure")) as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(served: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """Empty; whatever is sent and answered fits Microsoft's types."""
+    for variable in ENVIRONMENT.values():
+        monkeypatch.delenv(variable, raising=False)
+    served.reset()
+    yield served
+    assert not served.state()["bad_answers"]
+
+
+@pytest.fixture(autouse=True)
+async def close_all() -> AsyncIterator[None]:
+    yield
+    while _started:
+        await _started.pop().close()
+
+
+@pytest.fixture
+async def cloud(lab: Lab, close_all: None) -> Started:
+    return await Started(lab.config()).start()

@@ -1,0 +1,108 @@
+"""Routes and disks in the lab: rows AZ54, AZ55 and AZ56."""
+
+import asyncio
+
+import pytest
+
+from ccm.cloud.gate import invoke
+from ccm.cloud.testkit.harness import volume
+from ccm.errors import Refused, RetryAfter
+from ccm.model.cloud import Gone, Unknown, VolumePlace
+from ccm.model.objects import Json, Node
+from ccm.providers.azure import shared_writes
+from ccm.providers.azure.volumes import CSI_DRIVER
+from tests.labs.azure.lab import REGION, TABLE, Lab, path_of
+from tests.providers.azure.conftest import Started, host
+
+
+def routes_of(lab: Lab) -> dict[str, str]:
+    found = lab.get("routeTables", TABLE)["properties"]["routes"]
+    return {one["name"]: one["properties"]["nextHopIpAddress"] for one in found}
+
+
+async def create(cloud: Started, *nodes: Node) -> None:
+    assert cloud.routes
+    routes = cloud.routes
+    made = (invoke(routes.create, one, f"10.244.{at}.0/24") for at, one in enumerate(nodes))
+    await asyncio.gather(*made)
+
+
+async def listed(cloud: Started, *nodes: Node) -> dict[str, tuple[str, bool]]:
+    assert cloud.routes
+    found = await invoke(cloud.routes.list, list(nodes))
+    return {one.id: (one.node, one.is_blackhole) for one in found}
+
+
+async def test_routes_made_together_are_few_writes_of_the_table(lab: Lab, cloud: Started) -> None:
+    """AZ54: named as upstream names them, and one of a replaced machine leads nowhere."""
+    nodes = [host(lab.add_machine(f"node-{number}")) for number in range(10)]
+    await create(cloud, *nodes)
+    assert len(lab.writes()) <= 2
+    assert "node-3____102443024" in routes_of(lab)
+    lab.delete_machine(nodes[3].provider_id.removeprefix("azure://"))
+    lab.delete("networkInterfaces", "node-3-nic")
+    nodes[3] = host(lab.add_machine("node-3"))
+    found = await listed(cloud, *nodes)
+    assert [name for name, (_, is_hole) in found.items() if is_hole] == ["node-3____102443024"]
+
+
+async def test_a_route_by_hand_is_kept_and_one_in_the_way_is_named(
+    lab: Lab, cloud: Started
+) -> None:
+    """AZ55, AZ56: also one whose name is a Node's, as old controllers made them."""
+    one = host(lab.add_machine("node-0"))
+    for name, prefix in (("to-office", "192.168.0.0/16"), ("node-0", "10.244.0.0/24")):
+        properties: Json = {"addressPrefix": prefix, "nextHopType": "VirtualAppliance"}
+        body = {"properties": {**properties, "nextHopIpAddress": "10.224.9.9"}}
+        lab.put(f"routeTables/{TABLE}/routes", name, body)
+    assert await listed(cloud, one) == {}
+    with pytest.raises(Refused, match=r"route node-0 leads 10.244.0.0/24 to 10.224.9.9 already"):
+        await create(cloud, one)
+    assert len(routes_of(lab)) == 2
+
+
+async def test_a_table_that_is_missing_is_made(lab: Lab) -> None:
+    cloud = await Started(lab.config(routeTableName="new")).start()
+    assert await listed(cloud) == {}
+    await create(cloud, host(lab.add_machine("node-0")))
+    assert lab.get("routeTables", "new")["properties"]["routes"]
+
+
+@pytest.mark.parametrize("times", [1, shared_writes.MOST_READS])
+async def test_a_change_of_someone_else_is_read_and_kept(
+    lab: Lab, cloud: Started, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a few times the controller comes back."""
+    monkeypatch.setattr("ccm.providers.azure.api.RACE_RETRY", 0.01)
+    fault = {"status": 412, "code": "PreconditionFailed", "message": "changed"}
+    lab.fail("PUT .*routeTables", times, **fault)
+    one = host(lab.add_machine("node-0"))
+    if times == 1:
+        await create(cloud, one)
+        assert len(routes_of(lab)) == 1
+    else:
+        with pytest.raises(RetryAfter):
+            await create(cloud, one)
+
+
+async def test_disks_are_read_in_one_list(lab: Lab, cloud: Started) -> None:
+    """Their zones as Nodes have them; one without zones can be used in the region."""
+    assert cloud.volumes
+    handles = {
+        "zoned": lab.put("disks", "zoned", {"zones": ["2"], "properties": {}})["id"],
+        "regional": lab.put("disks", "regional", {"properties": {}})["id"].upper(),
+        "gone": path_of("disks", "gone"),
+        "odd": "a-blob.vhd",
+        "new": "",
+    }
+    asked = [
+        volume(name, {"csi": {"driver": CSI_DRIVER, "volumeHandle": handle}})
+        for name, handle in handles.items()
+    ]
+    answers = await invoke(cloud.volumes.describe, asked)
+    assert answers["zoned"] == VolumePlace((f"{REGION}-2",), REGION)
+    assert answers["regional"] == VolumePlace((), REGION)
+    assert isinstance(answers["gone"], Gone)
+    assert isinstance(answers["odd"], Gone)
+    assert isinstance(answers["new"], Gone | Unknown)
+    assert cloud.operations.count("ListDisks") == 1
