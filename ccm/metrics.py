@@ -199,6 +199,12 @@ CLOUD_CALL_SECONDS = _histogram(
     "operation",
     "result",
 )
+CLOUD_OUTAGE = _gauge(
+    CLOUD,
+    "ccm_cloud_outage_seconds",
+    "How long no read of the cloud has succeeded, and why; 0 while reads succeed.",
+    "cause",
+)
 UPSTREAM_CALL_SECONDS = _histogram(
     CLOUD,
     "cloudprovider_PROVIDER_api_request_duration_seconds",

@@ -6,10 +6,11 @@ import logging
 import math
 import random
 import time
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 from ccm import metrics
 from ccm.background import call_later
@@ -24,6 +25,8 @@ RETRY = Backoff(first=0.2, most=300.0)
 DECISIONS_KEPT = 20_000  # keys; beyond that the one reconciled longest ago is forgotten
 SUMMARY_INTERVAL = 60.0  # seconds between two records of what goes on failing
 FAILURES_KEPT = 10  # the newest, for the status page
+GROUPS_SHOWN = 10  # reasons in a heartbeat
+NAMES_SHOWN = 5  # keys of each
 
 
 class WorkQueue:
@@ -225,6 +228,16 @@ class Decision:
     at: float
 
 
+@dataclass(slots=True)
+class PendingGroup:
+    """The pending keys that share a reason; `since` is monotonic."""
+
+    why: str
+    is_failure: bool
+    since: float
+    keys: dict[str, None] = field(default_factory=dict)
+
+
 class ReconcileLog:
     """The last decision on each key; which keys are pending, and why.
 
@@ -234,22 +247,16 @@ class ReconcileLog:
 
     def __init__(self) -> None:
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
-        self._reasons: dict[str, str] = {}
-        self._failures: dict[str, str] = {}  # those of the reasons that are failures
-        self._failing: Counter[str] = Counter()
-        self._since: dict[str, float] = {}  # when the first key began to fail for that reason
+        self._pending: dict[str, PendingGroup] = {}
+        self._groups: dict[tuple[str, bool], PendingGroup] = {}
         self._summarized = 0.0
         self._recent: deque[tuple[float, str, str, str]] = deque(maxlen=FAILURES_KEPT)
+        self.failing = 0  # pending keys that do not just wait
         self.done_count = 0
 
     def __len__(self) -> int:
         """How many keys are pending."""
-        return len(self._reasons)
-
-    @property
-    def failing(self) -> int:
-        """How many of the pending keys do not just wait."""
-        return len(self._failures)
+        return len(self._pending)
 
     def last(self, key: str) -> Decision | None:
         """The last decision on `key`, if it is not too long ago."""
@@ -264,45 +271,64 @@ class ReconcileLog:
 
     def first(self, count: int) -> dict[str, str]:
         """Some pending keys and why."""
-        return dict(list(self._reasons.items())[:count])
+        return {key: group.why for key, group in islice(self._pending.items(), count)}
+
+    def groups(self, now: float) -> list[Json]:
+        """The reasons that most pending keys share, failures first; `now` is monotonic."""
+        largest = heapq.nlargest(
+            GROUPS_SHOWN, self._groups.values(), key=lambda it: (it.is_failure, len(it.keys))
+        )
+        return [
+            {
+                "why": group.why,
+                "is_failure": group.is_failure,
+                "seconds": round(now - group.since),
+                "count": len(group.keys),
+                "names": list(islice(group.keys, NAMES_SHOWN)),
+            }
+            for group in largest
+        ]
 
     def done(self, key: str, message: str) -> None:
         """Nothing is left to do for `key`."""
         self._decided(key, "done", message)
-        self._reasons.pop(key, None)
-        if was := self._forget_failure(key):
+        was = self._leave_group(key)
+        self._pending.pop(key, None)
+        if was:
             log.info("reconcile recovered", extra={"key": key, "was": was})
             self._recent.append((time.monotonic(), "recovered", key, f"it was: {was}"))
         self.done_count += 1
 
     def waiting(self, key: str, why: str) -> None:
         """`key` waits for something ordinary; an earlier failure stays its reason meanwhile."""
-        self._reasons.setdefault(key, self._decided(key, "waiting", why))
+        why = self._decided(key, "waiting", why)
+        if key not in self._pending:
+            self._join_group(key, why, is_failure=False)
 
     def failed(self, key: str, why: str, result: str = "failed") -> None:
         """The reconcile failed, or was refused until something changes."""
         why = self._decided(key, result, why)
-        if self._failures.get(key) == why:
+        group = self._pending.get(key)
+        if group and group.is_failure and group.why == why:
             return
-        self._forget_failure(key)
-        self._reasons[key] = self._failures[key] = why
-        self._failing[why] += 1
-        if self._failing[why] == 1:
-            self._since[why] = now = time.monotonic()
+        self._leave_group(key)
+        group = self._join_group(key, why, is_failure=True)
+        if len(group.keys) == 1:
             log.warning("reconcile failed", extra={"key": key, "why": why})
-            self._recent.append((now, "failed", key, why))
+            self._recent.append((group.since, "failed", key, why))
 
     def summarize(self, now: float) -> None:
         """Log once a minute what has failed for that long, so that an outage is not silent."""
         if now - self._summarized < SUMMARY_INTERVAL:
             return
-        lasting = {why for why, since in self._since.items() if now - since >= SUMMARY_INTERVAL}
+        failures = (group for group in self._groups.values() if group.is_failure)
+        lasting = [group for group in failures if now - group.since >= SUMMARY_INTERVAL]
         if not lasting:
             return
         self._summarized = now
-        why = max(lasting, key=lambda reason: self._failing[reason])
-        fields = {"why": why, "objects": self._failing[why], "pending": len(self)}
-        seconds = round(now - self._since[why])
+        group = max(lasting, key=lambda group: len(group.keys))
+        fields = {"why": group.why, "objects": len(group.keys), "pending": len(self)}
+        seconds = round(now - group.since)
         log.warning("reconciles still fail", extra={**fields, "seconds": seconds})
 
     def _decided(self, key: str, result: str, message: str) -> str:
@@ -314,13 +340,21 @@ class ReconcileLog:
             self._decisions.popitem(last=False)
         return message
 
-    def _forget_failure(self, key: str) -> str | None:
+    def _join_group(self, key: str, why: str, *, is_failure: bool) -> PendingGroup:
+        since = self._decisions[key].at
+        group = self._groups.setdefault((why, is_failure), PendingGroup(why, is_failure, since))
+        group.keys[key] = None
+        self._pending[key] = group
+        self.failing += is_failure
+        return group
+
+    def _leave_group(self, key: str) -> str | None:
         """The failure that `key` no longer has, if no other key has it either."""
-        why = self._failures.pop(key, None)
-        if why is None:
+        group = self._pending.get(key)
+        if group is None:
             return None
-        self._failing[why] -= 1
-        if self._failing[why]:
-            return None
-        del self._failing[why], self._since[why]
-        return why
+        del group.keys[key]
+        self.failing -= group.is_failure
+        if not group.keys:
+            del self._groups[group.why, group.is_failure]
+        return group.why if group.is_failure and not group.keys else None

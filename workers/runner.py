@@ -291,7 +291,8 @@ class Runner:
             self._acknowledge()  # a key that is only parked by now is not in flight
             for key in self._queue.parked:
                 self._log.waiting(key, WAITS_FOR_CLOUD)
-            self._log.summarize(loop.time())
+            if not self._connection.gate.outage():  # which the supervisor logs for all workers
+                self._log.summarize(loop.time())
             self._port.send(self._heartbeat())
             due = loop.time() + HEARTBEAT_INTERVAL
             await asyncio.sleep(HEARTBEAT_INTERVAL)
@@ -320,6 +321,7 @@ class Runner:
             "pending": len(self._log),
             "failing": self._log.failing,
             "reasons": self._log.first(PENDING_SHOWN),
+            "pending_groups": self._log.groups(time.monotonic()),
             "recent": self._log.recent(now),
             "loop_lag": round(max(self._loop_lag, 0.0), 4),
             "tasks": len(asyncio.all_tasks()),

@@ -59,7 +59,7 @@ class Rows:
             yield self._table(count, width, is_one_line)
 
     def _table(self, count: int, width: int, is_one_line: bool) -> Table:
-        shown = [not is_one_line or width >= column.from_width for column in self.columns]
+        shown = [width >= column.from_width for column in self.columns]
         columns = list(compress(self.columns, shown))
         rows = [[_text(cell) for cell in compress(row, shown)] for row in self.rows[:count]]
         if is_one_line:
@@ -68,7 +68,8 @@ class Rows:
         table = Table(box=None, pad_edge=False, header_style="dim", show_header=has_names)
         for column in columns:
             justify: JustifyMethod = "right" if column.is_number else "left"
-            table.add_column(column.name, justify=justify, no_wrap=is_one_line, overflow="fold")
+            no_wrap = is_one_line or column is not columns[-1]
+            table.add_column(column.name, justify=justify, no_wrap=no_wrap, overflow="fold")
         for row in rows:
             table.add_row(*row)
         return table

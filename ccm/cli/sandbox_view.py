@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from ccm.cli.fitting import COMMENT, Cell, Column, Fitted, Rows
-from ccm.cli.status_view import budget_table, why_nothing_is_deleted, workers_table
+from ccm.cli.status_view import budget_table, problems_view, workers_table
 from ccm.printable import printable, printable_values
 from ccm.sandbox.cluster import Sandbox
 from ccm.sandbox.components import default_directory
@@ -37,8 +37,7 @@ def view(
     status = printable_values(status)
     parts: list[Text | Rows] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if "error" not in status:
-        parts += [workers_table(status), budget_table(status)]
-        parts += why_nothing_is_deleted(status)
+        parts += [workers_table(status), *problems_view(status), budget_table(status)]
     newest_first = [(printable(line),) for line in reversed(story)]
     parts.append(Rows("Scenario, newest first", [Column("")], newest_first, most=MAX_STORY))
     title, *lines = tips or hints(sandbox)

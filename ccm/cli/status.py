@@ -108,6 +108,8 @@ def _object(kind: str, name: str) -> tuple[str, str]:
 
 def _explanation(answer: dict[str, Any]) -> Iterator[str]:
     yield Heading(f"{answer['kind']} {answer['name']}")
+    if answer["standby"]:
+        yield f"  this replica does not act ({answer['standby']}); ask the leader for its decisions"
     if not answer["workers"]:
         yield "  no controller reconciles it: see --controllers"
     for worker in answer["workers"]:

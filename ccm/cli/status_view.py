@@ -7,10 +7,12 @@ from typing import Any
 from rich.text import Text
 
 from ccm.cli.fitting import Column, Rows
+from ccm.model.objects import objects
 from ccm.printable import printable_values
-from ccm.supervisor.deletion_state import why_blocked
+from ccm.supervisor.https.status_html import duration
 
-MAX_PENDING = 10  # objects that are listed
+MAX_PENDING = 10  # reasons that are listed
+WIDE = 64  # characters of a terminal that has room for every column
 MAX_NAMED = 8  # workers that always are
 _COLOURS = {"running": "green", "standby": "cyan", "backoff": "red", "failed": "red"}
 
@@ -19,14 +21,27 @@ def status_view(status: Mapping[str, Any]) -> list[Text | Rows]:
     """The whole status, most important first."""
     status = printable_values(status)
     return [
+        *problems_view(status),
         _leader(status),
         workers_table(status),
-        *(Text(failure, style="bold red") for failure in _failures(status)),
         *_skipped(status),
-        *_pending(status),
-        *why_nothing_is_deleted(status),
+        *_waiting(status),
         budget_table(status),
     ]
+
+
+def problems_view(status: Mapping[str, Any]) -> Iterator[Text | Rows]:
+    """The worst problem, then what follows from it and what to type, and so for the others."""
+    lines = []
+    for problem in objects(status.get("problems")):
+        text = f"{problem['severity']}: {problem['sentence']}"
+        colour = "bold red" if problem["severity"] == "critical" else "bold yellow"
+        details = (*problem["symptoms"], *problem["explain"][:1])
+        lines += [Text(text, colour), *(Text(f"  {line}") for line in details)]
+    yield from lines[:1]
+    if lines[1:]:
+        title = "Symptoms, commands, and other problems"
+        yield Rows(title, [Column("")], [(line,) for line in lines[1:]], least=1)
 
 
 def _leader(status: Mapping[str, Any]) -> Text:
@@ -39,10 +54,13 @@ def _leader(status: Mapping[str, Any]) -> Text:
     )  # fmt: skip
 
 
-def _columns(text: str, numbers: str) -> list[Column]:
+def _columns(text: str, numbers: str, wide: str = "") -> list[Column]:
+    """Columns of text, then of numbers; those in `wide` only where there is room."""
+    widths = dict.fromkeys(wide.split(", "), WIDE)
     return [
-        *(Column(name) for name in text.split(", ")),
-        *(Column(name, is_number=True) for name in numbers.split(", ")),
+        Column(name, is_number, widths.get(name, 0))
+        for names, is_number in ((text, False), (numbers, True))
+        for name in filter(None, names.split(", "))
     ]
 
 
@@ -62,7 +80,11 @@ def workers_table(status: Mapping[str, Any]) -> Rows:
         )
         for worker in workers
     ]
-    columns = _columns("worker, state", "for, pid, restarts, objects, queue, pending")
+    columns = _columns(
+        "worker, state",
+        "for, pid, restarts, objects, queue, pending",
+        "pid, restarts, objects, queue",
+    )
     brief = ", ".join(f"{one['name']} {one['state']} ({one['pid'] or '-'})" for one in workers)
     if len(rows) > MAX_NAMED:
         states = Counter(worker["state"] for worker in workers)
@@ -77,30 +99,23 @@ def _skipped(status: Mapping[str, Any]) -> Iterator[Text]:
             yield Text(f"{worker['name']} is skipped: {'; '.join(worker['faults'])}")
 
 
-def why_nothing_is_deleted(status: Mapping[str, Any]) -> Iterator[Text]:
-    """In lines, when that is so."""
-    yield from (Text(why, "bold red") for why in why_blocked(status.get("deletions", {})))
-
-
-def _failures(status: Mapping[str, Any]) -> Iterator[str]:
-    """Why a worker does not start, and why a watch fails."""
-    for worker in status["workers"]:
-        if worker["state"] != "skipped":
-            yield from (f"{worker['name']}: {fault}" for fault in worker["faults"])
-    for kind, watch in status["informer"]["kinds"].items():
-        if watch["last_error"]:
-            yield f"watch of {kind}: {watch['last_error']}"
-
-
-def _pending(status: Mapping[str, Any]) -> Iterator[Rows]:
+def _waiting(status: Mapping[str, Any]) -> Iterator[Rows]:
+    """What waits and does not fail; failures are problems."""
     rows = [
-        (worker["name"], key, why)
+        (
+            worker["name"],
+            str(group["count"]),
+            duration(group["seconds"]),
+            ", ".join(group["names"][:2]) + ", …" * (group["count"] > 2),
+            group["why"],
+        )
         for worker in status["workers"]
-        for key, why in worker.get("reasons", {}).items()
+        for group in worker.get("pending_groups", ())
+        if not group["is_failure"]
     ]
     if rows:
-        columns = [Column("worker"), Column("object"), Column("why")]
-        yield Rows("Pending", columns, rows, most=MAX_PENDING)
+        columns = _columns("worker, objects, for, first, why", "", "first")
+        yield Rows("Waiting", columns, rows, most=MAX_PENDING)
 
 
 def budget_table(status: Mapping[str, Any]) -> Rows:
@@ -120,7 +135,9 @@ def budget_table(status: Mapping[str, Any]) -> Rows:
         )
         for name, budget in classes
     ]
-    columns = _columns("class", "calls/s now, calls/s full, granted, throttled, waiting")
+    columns = _columns(
+        "class", "calls/s now, calls/s full, granted, throttled, waiting", "calls/s full, throttled"
+    )
     brief = ", ".join(
         f"{name} {budget['per_second']:g}/s, {budget['granted']} granted"
         for name, budget in classes

@@ -60,9 +60,10 @@ class Explainer:
         shards: Shards,
         governor: DeletionGovernor,
         send: Callable[[str, Message], bool],
+        why_standby: Callable[[], str],
     ) -> None:
         self._children, self._shards, self._governor = children, shards, governor
-        self._send = send
+        self._send, self._why_standby = send, why_standby
         self._numbers = count(1)
         self._pending: dict[int, asyncio.Future[Json]] = {}
 
@@ -83,7 +84,8 @@ class Explainer:
         answers = await asyncio.gather(*(self._ask(child, key) for child in workers))
         verdict = self._governor.verdict(key) if kind == "Node" else None
         deletion = {"deletion": verdict} if verdict else {}
-        return {"kind": what, "name": key, "workers": answers, **deletion}
+        standby = self._why_standby()
+        return {"kind": what, "name": key, "standby": standby, "workers": answers, **deletion}
 
     def _workers_of(self, kind: str, controllers: Collection[str], key: str) -> Iterator[Child]:
         for child in self._children:

@@ -1,15 +1,17 @@
-"""What workers report of the cloud as a whole: one warning when it fails, one line at the end."""
+"""What workers report of the cloud as a whole: a warning while it fails, one line at the end."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 
-from ccm.model.objects import mapping, text
 from ccm.supervisor.child import Child
+from ccm.supervisor.problems import Cause, find_outage
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two looks at what the workers report
+LOG_INTERVAL = 60.0  # seconds between two records of an outage that lasts
 
 
 class CloudOutages:
@@ -18,6 +20,7 @@ class CloudOutages:
     def __init__(self, children: Iterable[Child], warn: Callable[[str, str], None]) -> None:
         self._children, self._warn = children, warn
         self._why = ""
+        self._logged = 0.0
 
     async def run(self) -> None:
         """Look for ever."""
@@ -27,17 +30,20 @@ class CloudOutages:
 
     def check(self) -> None:
         """Report what has begun, or is over."""
-        statuses = {child.name: child.current.status for child in self._children if child.current}
-        whys = {
-            name: why
-            for name, status in statuses.items()
-            if (why := text(mapping(status.get("cloud_outage")).get("why")))
-        }
-        if whys and not self._why:
-            self._why, names = next(iter(whys.values())), ", ".join(sorted(whys))
-            log.warning("cloud unavailable", extra={"workers": names, "why": self._why})
-            message = f"Every read of the cloud has failed for a minute ({names}): {self._why}"
-            self._warn("CloudUnavailable", message)
-        elif self._why and not whys and all("cloud_outage" in it for it in statuses.values()):
+        workers = [{"name": it.name, **it.current.status} for it in self._children if it.current]
+        outage = find_outage(workers)
+        if outage:
+            self._report(outage)
+        elif self._why and all("cloud_outage" in it for it in workers):
             log.info("cloud available again", extra={"was": self._why})
             self._why = ""
+
+    def _report(self, outage: Cause) -> None:
+        """An Event when it begins, a record then and every minute."""
+        sentence, now = outage.problem().sentence, time.monotonic()
+        if not self._why:
+            self._warn("CloudUnavailable", sentence)
+        if not self._why or now - self._logged >= LOG_INTERVAL:
+            self._logged = now
+            log.warning("cloud unavailable", extra={"why": sentence})
+        self._why = outage.why

@@ -1,7 +1,6 @@
 """Puts together the HTTPS server of a supervisor: health checks, metrics, status page."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -90,12 +89,10 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
 
     def page_status() -> Json:
         failing = {it.name: why for it in checks.ready() if (why := it.check())}
-        waiting = uninitialized.status(time.monotonic())
         return {
             **parts.status(),
             "cluster": settings.cluster_name,
             "docs_url": settings.docs_url,
-            "uninitialized_nodes": waiting,
             "failing_checks": failing,
         }
 

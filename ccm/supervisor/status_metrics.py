@@ -7,8 +7,10 @@ from ccm import metrics
 from ccm.controllers import ALIASES, BY_WORKER, enabled_provided, is_enabled
 from ccm.decide.children import WorkerState
 from ccm.metrics import Metric
-from ccm.model.objects import Json
+from ccm.model.objects import Json, mapping, number, text
 from ccm.supervisor.budget import worker_name
+
+MAX_CAUSE = 120  # characters of a label
 
 Sample = tuple[Metric, tuple[str, ...], float]
 """A metric, its label values, and its value."""
@@ -30,6 +32,9 @@ def from_status(status: Json, enabled: tuple[str, ...]) -> Iterator[Sample]:
     yield metrics.BUILD_INFO, (status["version"], status["provider"]), 1.0
     yield metrics.UPTIME_SECONDS, (), status["up_seconds"]
     yield metrics.LEADERSHIP_SECONDS, (), status["leader"]["seconds_left"]
+    outage = mapping(status.get("cloud_outage"))
+    cause = text(outage.get("why"))[:MAX_CAUSE]
+    yield metrics.CLOUD_OUTAGE, (cause,), number(outage.get("seconds"))
     yield from _workers(status["workers"])
     yield from _work_queues(status["workers"], status["quarantined"])
     yield from _controllers(status["workers"], enabled)

@@ -41,6 +41,7 @@ from ccm.supervisor.listening import listen
 from ccm.supervisor.nodes import NODE_PROJECTION, NodeLister, UninitializedNodes
 from ccm.supervisor.outages import CloudOutages
 from ccm.supervisor.permits import Permits
+from ccm.supervisor.problems import find_outage, find_problems
 from ccm.supervisor.progress import Progress
 from ccm.supervisor.shards import Shards
 from ccm.supervisor.starter import WorkerStarter
@@ -125,7 +126,9 @@ class Supervisor:
             self._warn,
             shared_freeze=freeze.get if freeze else lambda: None,
         )
-        self._explainer = Explainer(self._children, self._shards, self._governor, self._hub.send)
+        self._explainer = Explainer(
+            self._children, self._shards, self._governor, self._hub.send, self._why_standby
+        )
         commands = ControlCommands(
             self._children,
             self._shards,
@@ -171,6 +174,7 @@ class Supervisor:
         self._exit_code = ExitCode.OK
         self.faults: list[str] = []  # why the exit code is CONFIGURATION, for the operator
         self._cannot_serve: ConfigurationFault | None = None
+        self._uninitialized: UninitializedNodes | None = None  # once HTTPS is served
 
     async def run(self) -> ExitCode:
         """Run until a signal, a command, a lost lease or a refused configuration.
@@ -243,7 +247,7 @@ class Supervisor:
         if listening is None:
             await asyncio.Event().wait()
             return
-        uninitialized = UninitializedNodes(self._nodes.store, self._leads_nodes)
+        self._uninitialized = UninitializedNodes(self._nodes.store, self._leads_nodes)
         serving = await asyncio.to_thread(importlib.import_module, "ccm.supervisor.serving")
         server = serving.https_server(
             serving.HttpsDependencies(
@@ -253,7 +257,7 @@ class Supervisor:
                 leader=self._leader,
                 progress=self._progress,
                 informer=self._informer,
-                uninitialized=uninitialized,
+                uninitialized=self._uninitialized,
                 children=self._children,
                 budget=self._budget,
                 worker_counters=self._worker_counters,
@@ -371,7 +375,7 @@ class Supervisor:
     def status(self) -> Json:
         """What `ccm-supervisor status` shows."""
         now = time.monotonic()
-        return {
+        status: Json = {
             "version": __version__,
             "provider": self._settings.cloud_provider,
             "up_seconds": round(now - self._began, 1),
@@ -383,4 +387,12 @@ class Supervisor:
             "informer": self._informer.status(now),
             "budget": self._budget.status(now),
             "identities": self._tokens.status(now),
+        }
+        if self._uninitialized:
+            status["uninitialized_nodes"] = self._uninitialized.status(now)
+        outage = find_outage(status["workers"])
+        return {
+            "problems": [problem.describe() for problem in find_problems(status)],
+            "cloud_outage": {"why": outage.why, "seconds": outage.seconds} if outage else {},
+            **status,
         }

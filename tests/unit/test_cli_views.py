@@ -11,14 +11,14 @@ from ccm.cli.main import main
 from ccm.cli.status_view import status_view
 from ccm.dry_run.plan import Plan
 from ccm.errors import ExitCode
-from ccm.supervisor.https.status_problems import find_problems
-from tests.integration.status_page.statuses import status, worker
+from ccm.supervisor.problems import find_problems
+from tests.integration.status_page.statuses import group, status, with_problems, worker
 
 
 def shown(**changes: Any) -> str:
     console = Console(width=120)
     with console.capture() as text:
-        console.print(Whole(status_view(status(**changes))))
+        console.print(Whole(status_view(with_problems(status(**changes)))))
     return text.get()
 
 
@@ -26,7 +26,12 @@ def test_the_faults_of_a_worker_that_refuses_to_start() -> None:
     refuses = worker(
         "node-0", state="failed", pid=None, faults=["--cloud-config: [Global] ulr is unknown"]
     )
-    assert "node-0: --cloud-config: [Global] ulr is unknown" in shown(workers=[refuses])
+    also = refuses | {"name": "route"}
+    assert shown(workers=[refuses, also], failing_checks={"route": "worker is failed"}).startswith(
+        "critical: --cloud-config: [Global] ulr is unknown. Refused to start: node-0, route.\n"
+        "Symptoms, commands, and other problems\n"
+        "  route: worker is failed.\n"
+    )
 
 
 def test_why_a_worker_is_skipped() -> None:
@@ -38,15 +43,64 @@ def test_why_a_worker_is_skipped() -> None:
 
 
 def test_the_failure_of_a_watch() -> None:
-    assert "watch of Node: 403 Forbidden" in shown(
-        informer={"kinds": {"Node": {"last_error": "403 Forbidden"}, "Service": {"last_error": ""}}}
+    broken, well = {"last_error": "403 Forbidden"}, {"last_error": ""}
+    kinds = {"Node": broken, "Service": well, "PersistentVolume": broken}
+    text = (
+        "critical: The API server cannot be watched: 403 Forbidden. Kinds: Node, PersistentVolume."
+    )
+    assert text in shown(informer={"kinds": kinds})
+
+
+def test_an_outage_is_the_first_line_and_has_its_symptoms() -> None:
+    """CT10: one cause, each Node once, whatever workers wait for it and in whatever words."""
+    outage = {"cloud_outage": {"seconds": 125, "why": "ListMachines: 503 no answer"}}
+    nodes = ("vm-7", "vm-8", "vm-9", "vm-10")
+    facts = status(
+        workers=[
+            worker(
+                "node-0",
+                **outage,
+                pending_groups=[group("ListMachines: 503 no answer", *nodes[:2])],
+            ),
+            worker(
+                "node-1",
+                **outage,
+                pending_groups=[group("ListMachines: 503 no answer", *nodes[2:])],
+            ),
+            worker(
+                "service",
+                pending_groups=[
+                    group("ListLoadBalancers: 503 no answer", "default/web", seconds=3.0),
+                    group("rejected until it changes: no ports", "default/odd"),
+                ],
+            ),
+            worker(
+                "route",
+                **outage,
+                pending_groups=[
+                    group("ListRoutes: connection refused", "vm-1"),
+                    group("waits for its provider ID", *nodes, is_failure=False),
+                ],
+            ),
+        ],
+        uninitialized_nodes={"count": 4, "first": dict.fromkeys(nodes, 125.0)},
+    )
+    said = " ".join(shown(**facts).split())
+    assert said.startswith(
+        "critical: Every read of the cloud has failed for 2m5s: 503 no answer."
+        " Waiting: 4 Nodes (vm-7, vm-8, vm-9, …) and 1 Service (default/web)."
+        " Symptoms, commands, and other problems"
+        " route: connection refused. route: 4 Nodes wait: waits for its provider ID."
+        " 4 Nodes not initialized, one for 2m5s. ccm-supervisor explain node vm-7"
+        " warning: rejected until it changes: no ports. Failing for 1m30s: 1 Service (default/odd)."
+        " ccm-supervisor explain service default/odd ccm-supervisor 1.2.3"
     )
 
 
 def test_how_many_pending_objects_are_not_listed() -> None:
-    many = worker("node-0", reasons={f"vm-{number}": "waits" for number in range(25)})
-    assert "Pending (10 of 25)" in shown(workers=[many])
-    assert " of 1" not in shown(workers=[worker("node-0", reasons={"vm-1": "waits"})])
+    waits = [group(f"waits for {number}", "vm-1", is_failure=False) for number in range(25)]
+    assert "Waiting (10 of 25)" in shown(workers=[worker("node-0", pending_groups=waits)])
+    assert " of 1" not in shown(workers=[worker("node-0", pending_groups=waits[:1])])
 
 
 def test_in_a_pipe_a_row_is_a_line_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +108,9 @@ def test_in_a_pipe_a_row_is_a_line_however_long(monkeypatch: pytest.MonkeyPatch)
     why = "the cloud says " + "no, and why, " * 20
     monkeypatch.setattr(
         "ccm.cli.status.answer_of",
-        lambda *_: status(workers=[worker("node-0", reasons={"a": why, "b": "c"})]),
+        lambda *_: status(
+            workers=[worker("node-0", pending_groups=[group(why, "a", is_failure=False)])]
+        ),
     )
     output = CliRunner().invoke(main, ["status"], catch_exceptions=False).output
     assert why.strip() in output

@@ -414,8 +414,10 @@ def test_an_outage_is_reported_once_and_so_is_its_end(caplog: pytest.LogCaptureF
     outages = CloudOutages(children, lambda *event: warned.append(event))
     for why in ("", "denied", "denied", "", ""):
         for child in children:
-            cast(Any, child.current).status = {"cloud_outage": {"why": why} if why else {}}
+            cast(Any, child.current).status = {
+                "cloud_outage": {"seconds": 60, "why": why} if why else {}
+            }
         outages.check()
-    message = "Every read of the cloud has failed for a minute (a, b): denied"
+    message = "Every read of the cloud has failed for 1m: denied."
     assert warned == [("CloudUnavailable", message)]
     assert caplog.messages == ["cloud unavailable", "cloud available again"]

@@ -14,7 +14,14 @@ from ccm.cli.status_view import status_view
 from ccm.model.objects import Node
 from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
-from tests.integration.status_page.statuses import HEALTHY, status, troubled, worker
+from tests.integration.status_page.statuses import (
+    HEALTHY,
+    group,
+    status,
+    troubled,
+    with_problems,
+    worker,
+)
 
 SIZES = ((80, 24), (120, 40), (200, 60))
 WORKERS = [worker(name) for name in ("node-0", "node-1", "route", "service", "volume-label")]
@@ -91,13 +98,15 @@ def test_story_and_what_to_try_are_always_there(
 @every_size
 def test_the_status_that_is_watched_fits_with_all_its_troubles(width: int, height: int) -> None:
     facts = troubled()
-    facts["workers"][0]["reasons"] = {f"vm-{number}": "waits " * 40 for number in range(25)}
+    facts["workers"][0]["pending_groups"] += [
+        group("waits " * 40, f"vm-{number}", is_failure=False) for number in range(25)
+    ]
     facts["workers"] += [worker(f"node-{number}") for number in range(2, 64)]
     facts["budget"] = dict.fromkeys(map(str, range(9)), HEALTHY["budget"]["read"])
-    shown = "\n".join(lines(Fitted(status_view(facts)), width, height))
+    shown = "\n".join(lines(Fitted(status_view(with_problems(facts))), width, height))
     for reported in ("is leader", "node-1", "--cloud-config: is not there", "vm-0", "Cloud budget"):
         assert reported in shown
-    assert "Pending (" in shown
+    assert "Waiting (" in shown
 
 
 def test_what_has_room_is_shown_whole() -> None:

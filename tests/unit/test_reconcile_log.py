@@ -55,10 +55,10 @@ def test_what_is_logged_is_recent_for_a_while(monkeypatch: pytest.MonkeyPatch) -
     for key in ("a", "b", "c"):
         log.done(key, "done")
     assert (log.failing, log.done_count) == (0, 3)
-    assert (log.last("d"), log.last("c")) == (None, Decision("done", "done", 106.46))
+    assert (log.last("d"), log.last("c")) == (None, Decision("done", "done", 105.46))
     assert log.recent(110.0) == [
-        {"key": "b", "what": "recovered", "why": "it was: denied", "seconds_ago": 4.5},
-        {"key": "a", "what": "failed", "why": "denied", "seconds_ago": 8.5},
+        {"key": "b", "what": "recovered", "why": "it was: denied", "seconds_ago": 5.5},
+        {"key": "a", "what": "failed", "why": "denied", "seconds_ago": 9.5},
     ]
     for number in range(50):
         log.failed("a", f"reason {number}")
@@ -78,6 +78,10 @@ def test_the_last_decision_on_a_key_is_known(monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert log.first(9) == {"a": "no route yet", "b": "denied", "c": "no such zone"}
     assert log.first(2) == {"a": "no route yet", "b": "denied"}
+    log.failed("a", "denied")
+    assert [*log.first(9)] == ["a", "b", "c"]  # the longest wait first, whatever the reason
+    group = {"why": "denied", "is_failure": True, "count": 2, "seconds": 7, "names": ["b", "a"]}
+    assert log.groups(107.0)[0] == group
 
 
 def test_the_decisions_of_before_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from ccm.supervisor.https.status_html import (
     plural,
     state,
 )
-from ccm.supervisor.https.status_problems import StatusProblem, find_problems, in_order
 from ccm.supervisor.https.status_sections import sections
+from ccm.supervisor.problems import StatusProblem, find_problems
 
 HEADERS = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Referrer-Policy": "no-referrer"}
 MIN_REFRESH, MAX_REFRESH = 2, 3600  # seconds
@@ -55,7 +55,7 @@ def render(status: StatusPart, at: datetime, refresh: int = 0) -> str:
 
     `refresh` is the interval in seconds at which the browser reloads; 0 for never.
     """
-    problems = in_order(find_problems(status))
+    problems = find_problems(status)
     where = f"{plain(status.get('cluster'))}, {_role(status)}"
     head = element(
         "head",
@@ -134,3 +134,5 @@ def _problem(problem: StatusProblem, docs_url: str) -> Iterator[object]:
     if docs_url:
         address = f"{docs_url.rstrip('/')}/{problem.page}"
         yield join(" ", element("a", "what to do", href=address))
+    if problem.symptoms:
+        yield element("ul", *(element("li", plain(it)) for it in problem.symptoms))

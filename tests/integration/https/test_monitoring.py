@@ -66,6 +66,7 @@ WELL = {
     "ccm_nodes_oldest_uninitialized_seconds": "10",
     'ccm_node_initialization_seconds_bucket{le="1"}': "0+9",
     'ccm_node_initialization_seconds_bucket{le="+Inf"}': "0+9",
+    "ccm_cloud_outage_seconds": "0",
     "ccm_node_deletions_on_hold": "0",
     "ccm_node_deletions_frozen": "0",
     "ccm_node_deletions_state_trouble": "0",
@@ -107,6 +108,7 @@ ILL: dict[str, dict[str, str]] = {
     "CCMCloudDenied": {
         'ccm_cloud_request_duration_seconds_count{operation="x",result="denied"}': "0+1"
     },
+    "CCMCloudUnavailable": {"ccm_cloud_outage_seconds": "130"},
     "CCMCloudFails": {
         'ccm_cloud_request_duration_seconds_count{operation="x",result="error"}': "0+9"
     },

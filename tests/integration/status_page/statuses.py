@@ -8,6 +8,7 @@ from typing import Any
 
 from ccm.model.objects import Json
 from ccm.supervisor.https.status_page import render
+from ccm.supervisor.problems import find_problems
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 
@@ -87,6 +88,22 @@ def news(key: str, why: str, ago: float, what: str = "failed") -> Json:
     return {"key": key, "what": what, "why": why, "seconds_ago": ago}
 
 
+def group(why: str, *names: str, seconds: float = 90.0, is_failure: bool = True) -> Json:
+    """Objects of a worker that are pending for one reason."""
+    return {
+        "why": why,
+        "is_failure": is_failure,
+        "seconds": seconds,
+        "count": len(names),
+        "names": [*names],
+    }
+
+
+def with_problems(facts: Json) -> Json:
+    """As the supervisor answers `status`."""
+    return {"problems": [one.describe() for one in find_problems(facts)], **facts}
+
+
 def balancer(key: str, state: str = "ensured", **changes: Any) -> Json:
     common = {"service": key, "state": state, "seconds_ago": 61.0, "backends": 3}
     return common | {"addresses": ["192.0.2.7"], "why": ""} | changes
@@ -110,6 +127,7 @@ def troubled() -> Json:
                 "node-0",
                 failing=1,
                 reasons={"vm-77": "the cloud knows no such machine"},
+                pending_groups=[group("the cloud knows no such machine", "vm-77")],
                 recent=[news("vm-77", "the cloud knows no such machine", 3.0)],
             ),
             worker("node-1", state="failed", pid=None, faults=["--cloud-config: is not there"]),
@@ -120,6 +138,7 @@ def troubled() -> Json:
                 balancers=2,
                 failing=1,
                 reasons={"default/web": f"rejected until it changes: {refused}"},
+                pending_groups=[group(f"rejected until it changes: {refused}", "default/web")],
                 services=[
                     balancer("default/web", "refused", why=refused, addresses=[]),
                     balancer("default/api"),
