@@ -1,7 +1,7 @@
 """The Helm chart: what of it follows from the code, and the archive that is published."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,24 @@ from ccm.model.objects import watched_kind
 from ccm.model.rbac import PolicyRule, merge_rules
 from ccm.settings.declaration import Flag
 from ccm.settings.flags import flags
-from ccm.settings.syntax import BOOLEAN
+from ccm.settings.syntax import (
+    ADDRESS,
+    BOOLEAN,
+    CIDRS,
+    CONCURRENCY,
+    DELETION_LIMIT,
+    DURATION,
+    DURATION_OR_ZERO,
+    NON_NEGATIVE,
+    PORT,
+    POSITIVE,
+    PREFIX_LENGTH,
+    RATE,
+    SHARE,
+    SIZE,
+    WEB_ADDRESS,
+    Syntax,
+)
 from ccm.supervisor.informer import RESOURCES
 from release.packages import compressed, packed
 from release.tree import NAME, ROOT, clouds
@@ -49,6 +66,7 @@ def made_files() -> Iterator[tuple[Path, str]]:
     schema = orjson.dumps(values_schema(), option=orjson.OPT_INDENT_2).decode()
     yield CHART / "values.schema.json", f"{schema}\n"
     yield CHART / "alerts.yaml", MADE + _alerts()
+    yield CHART / "dashboard.json", (CHART.parent / "dashboard.json").read_text()
     readme = CHART / "README.md"
     introduction, heading, _ = readme.read_text().partition("## Values\n")
     yield readme, introduction + heading + _table_of_values()
@@ -135,9 +153,12 @@ def values_schema() -> Json:
     schema = _schema_of(values) | {"$schema": "http://json-schema.org/draft-07/schema#"}
     properties = schema["properties"]
     properties["global"] = {"type": "object"}
-    properties["kind"]["enum"] = ["daemonset", "deployment", "none"]
-    properties["replicas"]["minimum"] = 1
-    properties["secretFiles"]["items"] = _secret_file()
+    for path, narrower in NARROWER.items():
+        *above, name = path.split(".")
+        place = properties
+        for each in above:
+            place = place[each]["properties"]
+        place[name] |= narrower
     properties["flags"] = {
         "type": "object",
         "required": ["cloud-provider"],
@@ -150,27 +171,94 @@ def values_schema() -> Json:
     return schema
 
 
+_DURATION = r"^(([0-9]+(\.[0-9]*)?|\.[0-9]+)(h|m|s|ms|us|µs|ns))+$"
+_WHOLE = {"type": ["integer", "string"], "pattern": "^[0-9]+$", "minimum": 0}
+_NUMBER = {"type": ["number", "string"], "pattern": r"^[0-9]+(\.[0-9]+)?$", "minimum": 0}
+SYNTAXES: Mapping[Syntax, Json] = {
+    BOOLEAN: {"type": "boolean"},
+    DURATION: {"type": "string", "pattern": _DURATION},
+    DURATION_OR_ZERO: {"type": ["string", "integer"], "pattern": f"^0$|{_DURATION}", "maximum": 0},
+    POSITIVE: _WHOLE | {"minimum": 1},
+    NON_NEGATIVE: _WHOLE,
+    CONCURRENCY: _WHOLE | {"minimum": 1},
+    PREFIX_LENGTH: _WHOLE | {"maximum": 128},
+    PORT: _WHOLE | {"maximum": 65535},
+    SIZE: {"type": ["integer", "string"], "pattern": "^[0-9]+(Ki|Mi|Gi|k|M|G)?$", "minimum": 0},
+    RATE: _NUMBER,
+    SHARE: _NUMBER,
+    ADDRESS: {"type": "string", "pattern": "^[0-9a-fA-F:.]*$"},
+    CIDRS: {"type": "string", "pattern": r"^[0-9a-fA-F:./, ]*$"},
+    WEB_ADDRESS: {"type": "string", "pattern": r"^(https?://\S+)?$"},
+    DELETION_LIMIT: {"type": ["integer", "string"], "pattern": r"^[0-9]+(,[0-9.]+%)?$"},
+}
+"""What a value of a flag may look like; all else is text, or a list of texts."""
+
+
 def _flag(flag: Flag) -> Json:
-    text: Json = {"type": ["string", "number"]}
-    if flag.syntax is BOOLEAN:
-        text = {"type": "boolean"}
-    elif flag.syntax.is_repeatable:
-        text = {"type": ["string", "array"], "items": {"type": "string"}}
-    return {**text, "description": flag.help}
+    found = SYNTAXES.get(flag.syntax)
+    if found is None:
+        found = {"type": ["string", "number"]}
+        if flag.syntax.is_repeatable:
+            pattern = {"pattern": "="} if flag.syntax.is_mapping else {}
+            found = {
+                "type": ["string", "array"],
+                "items": {"type": ["string", "number"], **pattern},
+            }
+        elif "|" in flag.syntax.metavar:
+            found = {"enum": flag.syntax.metavar.split("|")}
+    return {**found, "description": flag.help}
 
 
-def _secret_file() -> Json:
-    texts = {name: {"type": "string", "minLength": 1} for name in ("secretName", "mountPath")}
-    return {
-        "type": "object",
-        "required": [*texts],
-        "additionalProperties": False,
-        "properties": texts,
-    }
+def _objects(**texts: Json) -> Json:
+    """A list of objects that have to have these fields."""
+    items: Json = {"type": "object", "properties": texts, "required": [*texts]}
+    return {"items": items}
 
 
-OPEN = ("podSecurityContext", "securityContext", "resources", "nodeSelector")
-"""Values whose fields are Kubernetes' own: the API server says what is wrong with them."""
+_TEXT = {"type": "string", "minLength": 1}
+_TEXTS = {"additionalProperties": {"type": "string"}}
+_INTERVAL = {"pattern": _DURATION}
+
+NARROWER: Mapping[str, Json] = {
+    "kind": {"enum": ["daemonset", "deployment", "none"]},
+    "nameOverride": {"pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", "maxLength": 40},
+    "replicas": {"minimum": 1},
+    "image.repository": {"minLength": 1},
+    "image.digest": {"pattern": "^(sha256:[0-9a-f]+)?$"},
+    "image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+    "imagePullSecrets": _objects(name=_TEXT),
+    "secretFiles": _objects(secretName=_TEXT, mountPath=_TEXT | {"pattern": "^/"}),
+    "env": _objects(name=_TEXT),
+    "envFrom": _objects(),
+    "extraVolumes": _objects(name=_TEXT),
+    "extraVolumeMounts": _objects(name=_TEXT, mountPath=_TEXT),
+    "initContainers": _objects(name=_TEXT, image=_TEXT),
+    "extraContainers": _objects(name=_TEXT, image=_TEXT),
+    "tolerations": _objects(),
+    "topologySpreadConstraints": _objects(topologyKey=_TEXT),
+    "hostAliases": _objects(ip=_TEXT),
+    "serviceAccount.annotations": _TEXTS,
+    "podAnnotations": _TEXTS,
+    "podLabels": _TEXTS,
+    "nodeSelector": _TEXTS,
+    "dnsPolicy": {"enum": ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]},
+    "podMonitor.interval": _INTERVAL,
+    "podMonitor.labels": _TEXTS,
+    "serviceMonitor.interval": _INTERVAL,
+    "serviceMonitor.labels": _TEXTS,
+    "networkPolicy.from": _objects(),
+    "dashboard.labels": {"type": "object", **_TEXTS},
+    "prometheusRule.labels": _TEXTS,
+    "prometheusRule.docsUrl": {"pattern": "^https?://"},
+}
+"""What is narrower than the type of a default, by the path of the value."""
+
+
+OPEN = (
+    "podSecurityContext", "securityContext", "resources", "nodeSelector", "livenessProbe",
+    "readinessProbe", "labels",
+)  # fmt: skip
+"""Values whose fields are Kubernetes' own: the API server reports what is wrong with them."""
 
 
 def _schema_of(value: Any, name: str = "") -> Json:

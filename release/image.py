@@ -7,6 +7,7 @@ import shutil
 from configparser import ConfigParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from zipfile import ZipFile
 
 from ccm import __version__
@@ -17,7 +18,7 @@ from release.debian import PYTHON
 from release.oci import image_archive
 from release.packages import make_packages
 from release.sbom import bill_of_materials
-from release.tree import NAME, REQUIREMENTS, UV, clouds, run
+from release.tree import NAME, REQUIREMENTS, UV, clouds, origin, run
 
 PLATFORMS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
 SITE = "usr/lib/python3/dist-packages"
@@ -52,7 +53,7 @@ FILES = {
     "etc/group": f"root:x:0:\nccm:x:{USER}:\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "User": f"{USER}:{USER}",
     "Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"],
     "Entrypoint": ["cloud-controller-manager"],
@@ -80,8 +81,9 @@ def make_image(out: Path) -> tuple[Path, Path]:
         root, work = Path(directory, "root"), Path(directory, "work")
         _, wheel = make_packages(out)
         make_root(root, wheel, work)
-        digest, archive = image_archive(root, architecture, CONFIG, IMAGE)
-        bill = bill_of_materials(digest, architecture, debian.pinned(), root / SITE)
+        config = {**CONFIG, "Labels": CONFIG["Labels"] | origin()}
+        digest, archive = image_archive(root, architecture, config, IMAGE)
+        bill = bill_of_materials(digest, architecture, debian.pinned(), root, SITE)
     name = f"{NAME}-{__version__}-{architecture}"
     made = out / f"{name}.oci.tar", out / f"{name}.cdx.json"
     for path, content in zip(made, (archive, bill), strict=True):

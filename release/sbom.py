@@ -1,5 +1,6 @@
 """What an image is made of, as CycloneDX: packages of Debian and distributions of Python."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import Distribution, distributions
@@ -14,14 +15,18 @@ from ccm import __version__
 from release.debian import SUITE, DebianPackage
 from release.tree import NAME, epoch
 
+DEBIAN_LICENSE = re.compile(r"^License: *(\S.*)$", re.MULTILINE)
+"""The names of licences in a copyright file that machines can read."""
+
 Json = dict[str, Any]
 
 
 def bill_of_materials(
-    digest: str, architecture: str, packages: list[DebianPackage], site: Path
+    digest: str, architecture: str, packages: list[DebianPackage], root: Path, site: str
 ) -> bytes:
-    """Of the image with this digest; `site` is where its Python libraries are."""
-    components = [*(_debian(each, architecture) for each in packages), *_libraries(site)]
+    """Of the image with this digest and root; `site` is where its Python libraries are."""
+    debian = (_debian(each, architecture, root) for each in packages)
+    components = [*debian, *_libraries(root / site)]
     image = f"pkg:oci/{NAME}@{quote(digest, safe='')}?arch={architecture}"
     bill = {
         "bomFormat": "CycloneDX",
@@ -45,11 +50,14 @@ def _component(name: str, version: str, purl: str, kind: str = "library") -> Jso
     return {"type": kind, "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
-def _debian(package: DebianPackage, architecture: str) -> Json:
+def _debian(package: DebianPackage, architecture: str, root: Path) -> Json:
     where = f"?arch={architecture}&distro={SUITE}"
     purl = f"pkg:deb/debian/{quote(package.name)}@{quote(package.version)}{where}"
     hashes = [{"alg": "SHA-256", "content": package.sha256}]
-    return {**_component(package.name, package.version, purl), "hashes": hashes}
+    text = root / "usr/share/doc" / package.name / "copyright"
+    names = DEBIAN_LICENSE.findall(text.read_text()) if text.exists() else []
+    body = _component(package.name, package.version, purl)
+    return {**body, "hashes": hashes, **_named_licenses(sorted({*names}))}
 
 
 def _libraries(site: Path) -> Iterator[Json]:
@@ -59,6 +67,15 @@ def _libraries(site: Path) -> Iterator[Json]:
 
 
 def _license(found: Distribution) -> Json:
-    if "License-Expression" not in found.metadata:
-        return {}
-    return {"licenses": [{"expression": found.metadata["License-Expression"]}]}
+    """An SPDX expression where there is one; older distributions have a name or classifiers."""
+    fields = found.metadata
+    if "License-Expression" in fields:
+        return {"licenses": [{"expression": fields["License-Expression"]}]}
+    classifiers = (each.rpartition(" :: ") for each in fields.get_all("Classifier") or ())
+    names = [name for kind, _, name in classifiers if kind.startswith("License ::")]
+    field = fields.get("License", "")
+    return _named_licenses(names or ([field] if field and "\n" not in field else []))
+
+
+def _named_licenses(names: list[str]) -> Json:
+    return {"licenses": [{"license": {"name": name}} for name in names]} if names else {}

@@ -38,6 +38,25 @@ def epoch() -> int:
     return int(given) if given else int(last_release()[1].timestamp())
 
 
+def origin() -> dict[str, str]:
+    """Labels with the commit and the address of the source, where they are known."""
+    labels = {}
+    for label, variable, *command in (
+        ("revision", "SOURCE_REVISION", "rev-parse", "HEAD"),
+        ("source", "SOURCE_URL", "remote", "get-url", "origin"),
+    ):
+        value = os.environ.get(variable) or _git(*command)
+        if label == "revision" or value.startswith("https://"):
+            labels[f"org.opencontainers.image.{label}"] = value
+    return {label: value for label, value in labels.items() if value}
+
+
+def _git(*command: str) -> str:
+    """What git prints; nothing in a tree without its history."""
+    git = ("git", "-C", str(ROOT), *command)
+    return subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def clouds() -> list[str]:
     """Those of this tree, without the simulated one."""
     config = ConfigParser()

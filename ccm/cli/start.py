@@ -8,6 +8,7 @@ import platform
 import random
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from itertools import count
@@ -132,7 +133,16 @@ def startup_notices(
         yield logging.WARNING, "environment variables name no flag", fields
 
 
+def _choose_temporary_directory(runtime_dir: str) -> None:
+    """dill asks for one when it is imported: where none is writable, the runtime directory is it."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = os.environ["TMPDIR"] = runtime_dir
+
+
 def _start(line: CommandLine, reading: Reading) -> int:
+    _choose_temporary_directory(reading.settings.runtime_dir or default_runtime_dir())
     from ccm.cloud.registry import check_name
     from ccm.log import set_up
     from ccm.processes import keep_memory_private

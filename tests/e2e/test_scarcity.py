@@ -44,11 +44,15 @@ async def test_a_worker_is_back_once_there_are_descriptors(env: Environment) -> 
 class Cramped(Supervisor):
     """Its runtime directory is a file system of its own, with room for two workers."""
 
+    size = 2 * SIZE
+
     def command(self, arguments: list[str]) -> list[str]:
         self.runtime.mkdir()
-        options = f"mode=0700,size={2 * SIZE}"
-        script = f'mount -t tmpfs -o {options} none {self.runtime} && exec "$@"'
+        script = f'{self.prepare()} && exec "$@"'
         return ["unshare", "--mount", "sh", "-c", script, "sh", *super().command(arguments)]
+
+    def prepare(self) -> str:
+        return f"mount -t tmpfs -o mode=0700,size={self.size} none {self.runtime}"
 
     def look_inside(self) -> None:
         """From now on its directory is reached from the test's own mount namespace."""
@@ -63,6 +67,27 @@ class Cramped(Supervisor):
 
     def free(self) -> None:
         (self.runtime / "filler").unlink()
+
+
+class ReadOnly(Cramped):
+    """It can write to its runtime directory alone, as in a container with a read-only root."""
+
+    size = 1 << 30
+
+    def prepare(self) -> str:
+        places = f"/ /tmp /var/tmp /dev/shm {self.runtime.parent}"
+        bind = "mount --bind $it $it && mount -o remount,ro,bind $it $it"
+        return f"for it in {places}; do {bind}; done 2>/dev/null; cd / && {super().prepare()}"
+
+
+@pytest.mark.skipif(bool(MISSING), reason=str(MISSING))
+async def test_it_works_on_a_root_without_a_temporary_directory(env: Environment) -> None:
+    with ReadOnly(env.where) as supervisor:
+        supervisor.look_inside()
+        supervisor.wait_running()
+        await env.add_nodes(2)
+        await env.nodes.until_initialized(2)
+        assert supervisor.end() == 0
 
 
 @pytest.mark.skipif(bool(MISSING), reason=str(MISSING))

@@ -32,11 +32,10 @@ ports:
     containerPort: {{ $port }}
 livenessProbe:
   httpGet: {{- include "ccm.probe" (list . "/livez" $port) | nindent 4 }}
-  timeoutSeconds: 5
-  initialDelaySeconds: 15
+  {{- toYaml .Values.livenessProbe | nindent 2 }}
 readinessProbe:
   httpGet: {{- include "ccm.probe" (list . "/readyz" $port) | nindent 4 }}
-  timeoutSeconds: 5
+  {{- toYaml .Values.readinessProbe | nindent 2 }}
 {{- end }}
 resources: {{- toYaml .Values.resources | nindent 2 }}
 securityContext: {{- toYaml .Values.securityContext | nindent 2 }}

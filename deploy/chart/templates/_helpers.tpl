@@ -1,6 +1,6 @@
 {{/* The labels of every object. */}}
 {{- define "ccm.labels" -}}
-app.kubernetes.io/name: ccm-supervisor
+{{ include "ccm.selector" . }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
@@ -8,7 +8,49 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
 {{- define "ccm.selector" -}}
-app.kubernetes.io/name: ccm-supervisor
+app.kubernetes.io/name: {{ include "ccm.name" . }}
+{{- end }}
+
+{{/* The name of every object of this release, and what names in the whole cluster begin with. */}}
+{{- define "ccm.name" -}}
+{{ default "ccm-supervisor" .Values.nameOverride }}
+{{- end }}
+
+{{- define "ccm.account" -}}
+{{ default (include "ccm.name" .) .Values.serviceAccount.name }}
+{{- end }}
+
+{{/* The Secret with the file of the flag cloud-config. */}}
+{{- define "ccm.configSecret" -}}
+{{ ternary (printf "%s-cloud-config" (include "ccm.name" .)) .Values.cloudConfigSecret (not (empty .Values.cloudConfig)) }}
+{{- end }}
+
+{{/* Metadata of an object in the release's namespace: (list $ labels). */}}
+{{- define "ccm.metadata" -}}
+{{- $root := first . -}}
+name: {{ include "ccm.name" $root }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- include "ccm.labels" $root | nindent 2 }}
+  {{- with last . }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{/* What Prometheus reads of a Pod, for a PodMonitor or a ServiceMonitor. */}}
+{{- define "ccm.scrapes" -}}
+{{- $monitor := . }}
+{{- range list "/metrics" "/metrics/slis" }}
+- port: https
+  path: {{ . }}
+  scheme: https
+  interval: {{ $monitor.interval }}
+  tlsConfig:
+    insecureSkipVerify: true
+  {{- with $monitor.bearerTokenSecret }}
+  bearerTokenSecret: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
 {{- end }}
 
 {{/* A value of a flag as text: numbers in full, a list with commas. */}}

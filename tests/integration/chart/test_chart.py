@@ -1,5 +1,6 @@
 """The chart says what `manifests` says, for the same flags, and every value reaches its place."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,8 @@ def test_it_is_linted(values: Json, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["minimal", "full"])
 def test_every_value_has_its_place(name: str, tmp_path: Path) -> None:
     said = template(tmp_path, FULL if name == "full" else MINIMAL)
+    said, dashboards = re.subn(r"(ccm-supervisor\.json: ).*", r"\1…", said)
+    assert dashboards == (name == "full")
     kept = HERE / f"{name}.rendered.yaml"
     if said != kept.read_text():
         (tmp_path / "new.yaml").write_text(said)
@@ -133,15 +136,56 @@ def test_every_value_has_its_place(name: str, tmp_path: Path) -> None:
         ({"flags": {"cloud-provider": "aws", "shutdown-timeout": "1m"}}, "shutdown-timeout"),
         ({"flags": {"cloud-provider": "aws", "config": "/f"}}, "config"),
         ({"flags": {"cloud-provider": "aws", "cloud-config": "/cloud.conf"}}, "/etc/cloud/cloud.c"),
+        *(
+            ({"flags": {"cloud-provider": "aws", name: value}}, name)
+            for name, value in {
+                "concurrent-service-syncs": "lots",
+                "leader-elect-lease-duration": 5,
+                "leader-elect-retry-period": "two seconds",
+                "node-workers": 0,
+                "v": "loud",
+                "secure-port": 70000,
+                "cluster-cidr": "pods",
+                "bind-address": "localhost",
+                "worker-memory-limit": "lots",
+                "kube-api-qps": -1,
+                "logging-format": "xml",
+                "cloud-rate": ["fast"],
+                "docs-url": "wiki",
+            }.items()
+        ),
         ({**MINIMAL, "kind": "pod"}, "kind"),
+        ({**MINIMAL, "nameOverride": "Blue_1"}, "nameOverride"),
+        ({**MINIMAL, "replicas": "3"}, "replicas"),
+        ({**MINIMAL, "image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+        ({**MINIMAL, "image": {"digest": "latest"}}, "digest"),
+        ({**MINIMAL, "env": [{"value": "x"}]}, "name"),
+        ({**MINIMAL, "podLabels": {"tier": 1}}, "tier"),
+        ({**MINIMAL, "podMonitor": {"interval": "often"}}, "interval"),
         ({**MINIMAL, "tolerations": {}}, "tolerations"),
         ({**MINIMAL, "toleration": []}, "toleration"),
         ({**MINIMAL, "secretFiles": [{"secretName": "x"}]}, "mountPath"),
+        ({**MINIMAL, "cloudConfig": "[Global]"}, "flags.cloud-config"),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values: Json, said: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match=said):
         template(tmp_path, values)
+
+
+def test_two_releases_share_no_object(tmp_path: Path) -> None:
+    flags = {"cloud-provider": "aws", "use-service-account-credentials": False}
+    one, other = (
+        {
+            (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"])
+            for body in yaml.safe_load_all(template(tmp_path, {"flags": flags, **more}))
+            if body
+        }
+        for more in ({}, {"nameOverride": "ccm-edge"})
+    )
+    assert one
+    assert len(one) == len(other)
+    assert one.isdisjoint(other)
 
 
 @pytest.mark.real
@@ -185,8 +229,11 @@ def test_a_release_leaves_accounts_that_others_made(kube: RealCluster, tmp_path:
     kube.request("POST", accounts, {"metadata": {"name": theirs}}).expect()
     try:
         assert release("install") == release("upgrade") == {theirs, ours}
+        beside = {"flags": flags, "nameOverride": "ccm-edge", "kind": "deployment"}
+        for verb in ("install", "upgrade"):
+            helm(tmp_path, verb, "edge", str(CHART), *where, values=beside)
         kube.request("DELETE", f"{accounts}/{ours}").expect()
         assert release("upgrade") == {theirs, ours}
     finally:
-        helm(tmp_path, "uninstall", "ccm", *where)
+        helm(tmp_path, "uninstall", "ccm", "edge", *where)
     assert there() == {theirs}
