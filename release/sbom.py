@@ -18,6 +18,9 @@ from release.tree import NAME, epoch
 DEBIAN_LICENSE = re.compile(r"^License: *(\S.*)$", re.MULTILINE)
 """The names of licences in a copyright file that machines can read."""
 
+GCC_LIBRARIES = ("libgcc-s1", "libstdc++6")
+GCC_LICENSE = "GPL-3.0-or-later WITH GCC-exception-3.1"
+
 Json = dict[str, Any]
 
 
@@ -57,6 +60,8 @@ def _debian(package: DebianPackage, architecture: str, root: Path) -> Json:
     text = root / "usr/share/doc" / package.name / "copyright"
     names = DEBIAN_LICENSE.findall(text.read_text()) if text.exists() else []
     body = _component(package.name, package.version, purl)
+    if package.name in GCC_LIBRARIES:  # whose text is in a package of the compiler
+        return {**body, "hashes": hashes, "licenses": [{"expression": GCC_LICENSE}]}
     return {**body, "hashes": hashes, **_named_licenses(sorted({*names}))}
 
 
@@ -73,8 +78,8 @@ def _license(found: Distribution) -> Json:
         return {"licenses": [{"expression": fields["License-Expression"]}]}
     classifiers = (each.rpartition(" :: ") for each in fields.get_all("Classifier") or ())
     names = [name for kind, _, name in classifiers if kind.startswith("License ::")]
-    field = fields.get("License", "")
-    return _named_licenses(names or ([field] if field and "\n" not in field else []))
+    texts = fields.get_all("License") or ()
+    return _named_licenses(names or [text for text in texts if text and "\n" not in text])
 
 
 def _named_licenses(names: list[str]) -> Json:

@@ -134,7 +134,7 @@ def startup_notices(
 
 
 def _choose_temporary_directory(runtime_dir: str) -> None:
-    """dill asks for one when it is imported: where none is writable, the runtime directory is it."""
+    """Where none is writable, the runtime directory: dill asks for one as it is imported."""
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
