@@ -252,18 +252,20 @@ class RenewedToken(Generic[L]):
         self.current: L | None = None
         self._renew, self._renewing = renew, asyncio.Lock()
         self._renew_at = 0.0  # monotonic
+        self._refused: L | None = None  # is not shown again
 
     async def get(self, instead_of: L | None = None) -> L:
         """The token of now; another one than `instead_of`, which was refused."""
         async with self._renewing:
             token = self.current
-            is_usable = token is not None and token is not instead_of
+            is_usable = token not in (None, instead_of, self._refused)
             if token is not None and is_usable and time.monotonic() < self._renew_at:
                 return token
             try:
                 self.current = await self._renew()
             except CloudError as error:
                 if token is None or not is_usable:
+                    self._refused = token
                     raise
                 grace = token.lifetime * (1 - RENEW_AT) / 4
                 self._renew_at = time.monotonic() + grace

@@ -96,6 +96,7 @@ class AzureApi(JsonApi):
         super().__init__(gate, caller)
         self._config, self._read_config = config, read_config
         self._endpoints = None if config.resource_manager_endpoint else CLOUDS[config.cloud.lower()]
+        self._looking = asyncio.Lock()
         self._tokens: dict[str, RenewedToken[Token]] = {}  # by tenant
         self._login = Credentials(
             self._identity,
@@ -211,12 +212,13 @@ class AzureApi(JsonApi):
 
     async def _known_endpoints(self) -> Endpoints:
         """Those of the cloud, which a Resource Manager of one's own tells."""
-        if self._endpoints is None:
-            url = self._config.resource_manager_endpoint
-            look = Request("GetEndpoints", "identity", "GET", METADATA_TARGET, url=url)
-            found, _ = await self.attempt(look)
-            self._endpoints = read_endpoints(found, self._config)
-        return self._endpoints
+        async with self._looking:
+            if self._endpoints is None:
+                url = self._config.resource_manager_endpoint
+                look = Request("GetEndpoints", "identity", "GET", METADATA_TARGET, url=url)
+                found, _ = await self.attempt(look)
+                self._endpoints = read_endpoints(found, self._config)
+            return self._endpoints
 
     async def _new_token(self, tenant: str) -> Token:
         """One of this tenant, asked for with the identity of now."""

@@ -1,9 +1,10 @@
 """Azure as a `CloudProvider`."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from ccm.cloud.interface import CloudProvider, ProviderContext
-from ccm.errors import Denied
+from ccm.errors import Denied, NotFound
 from ccm.providers.azure.api import QUOTAS, AzureApi
 from ccm.providers.azure.config import FILE, MERGE, AzureConfig, read_config
 from ccm.providers.azure.ids import PROVIDER_IDS
@@ -11,6 +12,7 @@ from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.routes import AzureRoutes
 from ccm.providers.azure.volumes import AzureVolumes
 
+NO_SUCH_NAME = "ccm-supervisor-check"
 SECRET_NAME, SECRET_KEY = ("kube-system", "azure-cloud-provider"), "cloud-config"
 """Upstream's Secret with a configuration, or with a part of it."""
 
@@ -24,6 +26,7 @@ class AzureCloud(CloudProvider):
 
     def __init__(self) -> None:
         self._api: AzureApi | None = None
+        self._config = AzureConfig()
 
     async def initialize(self, context: ProviderContext) -> None:
         """Read the configuration; the first call gets the token, so Entra ID may be down."""
@@ -37,11 +40,19 @@ class AzureCloud(CloudProvider):
             content = path.read_bytes() if path.is_file() else context.config
             return read_config(content, context.config_path, secret, is_start=False)
 
+        self._config = config
         api = self._api = AzureApi(config, read, context.gate, context.caller)
         self.instances = instances = AzureInstances(api, config)
         self.volumes = AzureVolumes(api)
         if config.route_table_name:
             self.routes = AzureRoutes(api, config, instances)
+
+    async def prove_credentials(self) -> None:
+        """One machine, which is not there."""
+        assert self._api
+        machine = f"{self._config.scope.machines()}/{NO_SUCH_NAME}"
+        with suppress(NotFound):
+            await self._api.get("GetVirtualMachine", machine)
 
     async def _read_secret(self, context: ProviderContext, config: AzureConfig) -> bytes | None:
         """What the Secret says, where the file asks for it, or there is no file."""

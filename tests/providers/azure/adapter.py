@@ -12,8 +12,18 @@ from ccm.model.objects import Json
 from ccm.providers.azure import api
 from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.volumes import CSI_DRIVER, AzureVolumes
-from tests.labs.azure.lab import GROUP, OTHER_GROUP, REGION, SIZE, TABLE, Lab, path_of, running_lab
-from tests.providers.patience import HUGE_ERROR, PatientAdapter
+from tests.labs.azure.lab import (
+    GROUP,
+    OTHER_GROUP,
+    REGION,
+    SECRET,
+    SIZE,
+    TABLE,
+    Lab,
+    path_of,
+    running_lab,
+)
+from tests.providers.patience import PatientAdapter, huge_error
 
 BATCH = 3  # the provider's, so that few objects are several batches
 RETRY = 0.01  # seconds
@@ -23,7 +33,7 @@ FAULTS: dict[FaultKind, Json] = {
     FaultKind.ERROR: {"status": 500, "code": "InternalServerError", "message": "broken"},
     FaultKind.SILENT: {"delay": PatientAdapter.call_timeout + 0.3, "status": 503},
     FaultKind.GARBAGE: {"status": 200, "body": "<html>It works!</html>"},
-    FaultKind.HUGE: {"status": 400, "body": HUGE_ERROR},
+    FaultKind.HUGE: {"status": 400, "body": huge_error(SECRET)},
 }
 
 
@@ -32,15 +42,17 @@ class AzureAdapter(PatientAdapter):
 
     fault_kinds = tuple(FAULTS)
     machine_marks = (f"resource-group:{GROUP}",)
+    secrets = (SECRET,)
     reads_per_batch = 3  # machines, their states and their interfaces
 
     def __init__(self) -> None:
         self._running = ExitStack()
+        self._folder = Path(self._running.enter_context(TemporaryDirectory(prefix="ccm-azure-")))
+        self.config_path = str(self._folder / "azure.json")
         self.lab: Lab
 
     def start(self) -> None:
-        folder = self._running.enter_context(TemporaryDirectory(prefix="ccm-azure-"))
-        self.lab = self._running.enter_context(running_lab(Path(folder)))
+        self.lab = self._running.enter_context(running_lab(self._folder))
         AzureInstances.batch_size = AzureVolumes.batch_size = BATCH
         api.BUSY_RETRY = api.RACE_RETRY = RETRY
 
@@ -49,7 +61,19 @@ class AzureAdapter(PatientAdapter):
 
     def reset(self) -> bytes:
         self.lab.reset()
-        return self.lab.config(nodeInstanceNotFoundGracePeriodInSeconds=0).encode()
+        return self._write_config(SECRET)
+
+    def _write_config(self, secret: str) -> bytes:
+        more = {"nodeInstanceNotFoundGracePeriodInSeconds": 0, "aadClientSecret": secret}
+        config = self.lab.config(**more)
+        Path(self.config_path).write_text(config)
+        return config.encode()
+
+    def refuse_credentials(self) -> None:
+        self.lab.settings(secret="another", revoke_tokens=True)
+
+    def renew_credentials(self) -> None:
+        self._write_config("another")
 
     def is_write(self, operation: str, budget: str) -> bool:
         return budget.endswith("-write")

@@ -13,9 +13,12 @@ pytestmark = pytest.mark.timeout(600)
 
 SKIPPED = {
     "the adapter names no SDK",
+    "the adapter names no annotations",
     "no two machines of this cloud have one name",
     "lists come whole from this cloud",
     "the provider has no load balancers",
+    "the adapter renews no certificate",
+    "no Service of this cloud names a load balancer or an address",
     "the adapter names no annotations",
     "the adapter does not list the resources of load balancers",
 }
