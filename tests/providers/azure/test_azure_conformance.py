@@ -19,7 +19,6 @@ SKIPPED = {
     "the provider has no load balancers",
     "the adapter renews no certificate",
     "no Service of this cloud names a load balancer or an address",
-    "the adapter names no annotations",
     "the adapter does not list the resources of load balancers",
 }
 
