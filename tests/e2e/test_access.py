@@ -15,6 +15,7 @@ from tests.support.deadlines import timeout
 from tests.support.environment import Environment
 from tests.support.kube.access import RBAC
 from tests.support.kube.cluster import RealCluster
+from tests.support.replicas import Durations
 from tests.support.running import (
     RULES,
     Supervisor,
@@ -54,7 +55,7 @@ def revoke(cluster: RealCluster, account: str) -> None:
 async def test_rights_that_are_revoked_while_leading_and_come_back(
     env: Environment, cluster: RealCluster, account: str, as_account: Where
 ) -> None:
-    with Supervisor(as_account) as leader:
+    with Supervisor(as_account, *Durations.short().flags()) as leader:
         await until("it leads", leader.is_leading)
         workers = leader.pids()
         revoke(cluster, account)

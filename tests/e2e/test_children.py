@@ -31,8 +31,8 @@ from tests.support.running import (
 pytestmark = pytest.mark.real
 
 SLOWLY = ("--kube-api-qps=30", "--kube-api-burst=1")  # of each worker: work is in hand for long
-COUNT = 200
-LATE = 50  # of them join while workers come and go
+COUNT = 100
+LATE = 25  # of them join while workers come and go
 JOINING = 300
 
 

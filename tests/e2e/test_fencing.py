@@ -26,7 +26,7 @@ from tests.support.running import is_alive, long, started_at, until, until_none,
 real = pytest.mark.real
 
 COUNT = 40
-GAP = 0.04  # seconds between two nodes that need work
+GAP = 0.1  # seconds between two nodes that need work
 BUSY = ("--kube-api-qps=10", "--kube-api-burst=1")  # less than comes in: work is always in hand
 
 

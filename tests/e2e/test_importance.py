@@ -13,7 +13,7 @@ from tests.support.running import IS_LONG, in_background, until
 
 pytestmark = pytest.mark.real
 
-NODES, WRITES = 500 if IS_LONG else 250, 10  # and writes a second that the cloud takes, at rest
+NODES, WRITES = 500 if IS_LONG else 150, 10  # and writes a second that the cloud takes, at rest
 FLAGS = ("--controllers=cloud-node,route,service", "--cluster-cidr=10.244.0.0/14")
 
 
@@ -46,7 +46,7 @@ async def test_services_do_not_wait_for_the_routes_of_hundreds_of_nodes(
 
 FEW_WRITES = 4  # that the cloud takes a second, at rest
 CHURN = 5  # Nodes that join in a second; all but one of them leave again
-BEFORE = 50  # Nodes that are there before
+BEFORE = 30  # Nodes that are there before
 
 
 async def join_and_leave(env: Environment) -> None:

@@ -156,13 +156,13 @@ async def test_a_half_open_connection_is_given_up(env: Environment, proxy: Fault
         print(f"\nrecovery after half-open: {time.monotonic() - began:.2f} s")
 
 
-CHANGES, ASLEEP = 50_000, 500
+CHANGES, ASLEEP = 20_000, 200
 
 
 async def test_a_worker_that_sleeps_costs_bounded_memory_and_wakes_to_the_newest_state(
     env: Environment, proxy: FaultProxy
 ) -> None:
-    """50,000 changes of what it wants to know pass while the node worker is stopped.
+    """20,000 changes of what it wants to know pass while the node worker is stopped.
 
     They are the API server's own objects with other labels and node IPs, put by the proxy into the
     supervisor's real watch; only the first and the last state of each node are written to the API

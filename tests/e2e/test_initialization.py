@@ -1,6 +1,6 @@
 """The main job on a real API server: every tainted node is initialized, at the promised cost.
 
-There are 200 nodes; `CCM_LONG=1` makes them a thousand.
+There are 120 nodes; `CCM_LONG=1` makes them a thousand.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from tests.support.environment import EVENTS, NODES, Environment
 from tests.support.fault_proxy import Fault, FaultProxy, failure
 from tests.support.running import IS_LONG, Supervisor, wait_for
 
-COUNT = 1000 if IS_LONG else 200
+COUNT = 1000 if IS_LONG else 120
 
 pytestmark = pytest.mark.real
 
@@ -49,12 +49,12 @@ async def test_events_that_the_api_server_slows_down_hold_up_no_patch(
     env: Environment, proxy: FaultProxy
 ) -> None:
     """If one waited for an Event, it would wait for ever."""
-    await env.add_nodes(200)
+    await env.add_nodes(100)
     busy = Fault(failure(429, "TooManyRequests", **{"Retry-After": "86400"}), only_for="/events")
     proxy.inject(busy)
     where = replace(env.where, kubeconfig=proxy.kubeconfig(env.where.kubeconfig))
     with Supervisor(where):
-        await env.nodes.until_initialized(200)
+        await env.nodes.until_initialized(100)
 
 
 async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment) -> None:

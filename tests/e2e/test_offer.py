@@ -17,7 +17,7 @@ from tests.support.running import Json, in_background, until
 pytestmark = pytest.mark.real
 
 COUNT = 40
-GAP = 0.04  # seconds between two nodes that need work
+GAP = 0.1  # seconds between two nodes that need work
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from workers.runner import REFUSAL
 
 pytestmark = pytest.mark.real
 
-COUNT = 100
+COUNT = 40
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
 

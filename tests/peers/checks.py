@@ -13,7 +13,8 @@ from tests.support.running import long
 
 Plays = dict[str, Play]
 """By who begins."""
-DIRECTIONS = [("over", UPSTREAM), ("back", OURS)]
+BACK = pytest.param(OURS, marks=long)
+DIRECTIONS = [("over", UPSTREAM), pytest.param("back", OURS, marks=long)]
 """Kinds of rows, and who began."""
 
 
@@ -87,7 +88,7 @@ class Checks(MadeChecks):
         print(f"{kind}: {len(found)} writes to the cloud")
         assert self.unknown(kind, found) == []
 
-    @pytest.mark.parametrize("first", [UPSTREAM, OURS])
+    @pytest.mark.parametrize("first", [UPSTREAM, BACK])
     def test_who_took_over_makes_the_changes_that_are_asked_for(
         self, plays: Plays, first: str
     ) -> None:
@@ -99,7 +100,7 @@ class Checks(MadeChecks):
             if has_listeners and name not in without:
                 assert name in served, f"port {LAST} of {name}"
 
-    @pytest.mark.parametrize("first", [UPSTREAM, OURS])
+    @pytest.mark.parametrize("first", [UPSTREAM, BACK])
     def test_nothing_is_left_when_all_is_deleted(self, plays: Plays, first: str) -> None:
         assert self.unknown("left", self.left(plays[first].pictures["deleted"])) == []
 

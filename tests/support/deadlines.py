@@ -29,17 +29,17 @@ def slowness() -> float:
     The processes that want to run, now and on average over the last minute, over the processors
     that they may use, times how slow one processor is.
     """
-    average, _, _, running, *_ = Path("/proc/loadavg").read_text().split()
-    wanting = max(float(average), float(running.partition("/")[0]))
-    return _processor() * max(1.0, wanting / len(os.sched_getaffinity(0)))
+    return _slowness(max(_wanting()))
 
 
 def dilation() -> int:
     """How many times longer the product's own durations and intervals are chosen on it now.
 
-    At half the slowness: they are not as short as they could be.
+    At half the slowness of the last minute: they are not as short as they could be, and last longer
+    than a moment in which tests begin.
     """
-    return math.ceil(slowness() / 2)
+    average, _ = _wanting()
+    return math.ceil(_slowness(average) / 2)
 
 
 def timeout(seconds: float = PATIENCE) -> float:
@@ -98,6 +98,16 @@ async def within(seconds: float = PATIENCE) -> AsyncIterator[Deadline]:
             yield deadline
         finally:
             looking.cancel()
+
+
+def _wanting() -> tuple[float, float]:
+    """The processes that want to run, on average over the last minute and now."""
+    average, _, _, running, *_ = Path("/proc/loadavg").read_text().split()
+    return float(average), float(running.partition("/")[0])
+
+
+def _slowness(wanting: float) -> float:
+    return _processor() * max(1.0, wanting / len(os.sched_getaffinity(0)))
 
 
 @cache

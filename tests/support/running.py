@@ -22,6 +22,7 @@ from ccm.sandbox.cloud.service import TOKEN
 from ccm.settings import Settings
 from tests.support import deadlines
 from tests.support.deadlines import PATIENCE, Deadline
+from tests.support.preloaded import Forked, can_be_forked
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -104,8 +105,13 @@ class Running:
 
     def __init__(self, name: str, directory: Path, arguments: list[str]) -> None:
         self.log = directory / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | Forked
+        command = self.command(arguments)
+        if can_be_forked(command):
+            self.process = Forked(command[2], command[3:], self.log)
+            return
         with open(self.log, "ab") as output:
-            self.process = subprocess.Popen(self.command(arguments), stdout=output, stderr=output)
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
 
     def command(self, arguments: list[str]) -> list[str]:
         """What is executed to run a module with its arguments."""

@@ -53,7 +53,7 @@ class KitGate:
         self.before_write: Callable[[], Any] | None = None  # happens once, after the plan was made
         self._answers: dict[str, Any] = {}
         self._old_answers: dict[str, Any] = {}
-        self._timeout = timeout
+        self.timeout = timeout
         self._countdown = 0
         self._interruption = Interruption.FAILED
         self._is_dead = False
@@ -82,10 +82,10 @@ class KitGate:
             if operation in self._old_answers:
                 return cast(T, self._old_answers.pop(operation))
             try:
-                async with asyncio.timeout(self._timeout):
+                async with asyncio.timeout(self.timeout):
                     return self._keep(operation, await function())
             except TimeoutError as late:
-                raise Unanswered(f"{operation}: no answer within {self._timeout:g} s") from late
+                raise Unanswered(f"{operation}: no answer within {self.timeout:g} s") from late
 
     def call_blocking(
         self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool

@@ -23,6 +23,7 @@ from tests.support.fault_proxy import Fault, FaultProxy, failure
 from tests.support.kube.cluster import RealCluster
 from tests.support.kube.ports import ReservedPort
 from tests.support.pki import Authority
+from tests.support.replicas import Durations
 from tests.support.running import Cloud, Supervisor, Where
 
 pytestmark = pytest.mark.real
@@ -238,7 +239,7 @@ async def test_a_refusal_of_access_leaves_a_replica_alive_and_not_ready(
     refused = Fault(failure(status, "Refused"), is_for_all=True)
     proxy.inject(refused)
     where = replace(where, kubeconfig=proxy.kubeconfig(where.kubeconfig))
-    with Served(where, cluster) as served:
+    with Served(where, cluster, *Durations.short().flags()) as served:
         await served.is_refused()
         proxy.clear()
         await served.ready()

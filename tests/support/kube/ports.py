@@ -1,6 +1,7 @@
 """Loopback ports which nobody else can take, before, between and after their server runs."""
 
 import socket
+import weakref
 
 
 class ReservedPort:
@@ -14,6 +15,7 @@ class ReservedPort:
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._socket.bind(("127.0.0.1", 0))
+        weakref.finalize(self, self._socket.close)  # a test that fails does not release it
         self.number: int = self._socket.getsockname()[1]
 
     def release(self) -> None:
