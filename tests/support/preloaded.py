@@ -54,6 +54,7 @@ class Forked:
     """The part of `subprocess.Popen` that tests use, of a module with its arguments."""
 
     def __init__(self, module: str, arguments: Sequence[str], log: Path) -> None:
+        log.touch()
         context = get_context("forkserver")
         context.set_forkserver_preload([*LOADED])
         given = module, arguments, log, dict(os.environ)
@@ -93,4 +94,5 @@ def _run(module: str, arguments: Sequence[str], log: Path, environment: Mapping[
         os.dup2(output, number)
     os.close(output)
     sys.argv = [module, *arguments]
+    sys.modules.pop(module, None)  # it is `__main__`
     runpy.run_module(module, run_name="__main__", alter_sys=True)

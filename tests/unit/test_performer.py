@@ -71,7 +71,7 @@ class Server:
         while time.monotonic() < end:
             if contest := await self.write(make()):
                 reported.append(str(contest))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
         return reported
 
 
