@@ -38,20 +38,24 @@ def check_name(name: str) -> None:
 
 def load_provider(name: str) -> CloudProvider:
     """A new provider object; imports that provider's package and no other."""
+    return provider_factory(name)()
+
+
+def provider_factory(name: str) -> Factory:
+    """What makes such objects."""
     if name in _in_code:
-        return _in_code[name]()
+        return _in_code[name]
     points = [*entry_points(group=GROUP, name=name)]  # a look at all packages: milliseconds
     if not points:
         check_name(name)
     try:
-        factory: Factory = points[0].load()
+        return points[0].load()  # type: ignore[no-any-return]
     except ImportError as error:
         raise ConfigurationFault(
             "--cloud-provider",
             f"{name!r} cannot be imported: {error}",
             _what_to_install(points[0]),
         ) from error
-    return factory()
 
 
 def _what_to_install(point: EntryPoint) -> str:

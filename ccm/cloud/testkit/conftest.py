@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from ccm.cloud.registry import check_name
+from ccm.cloud.registry import Factory, check_name, provider_factory
 from ccm.cloud.testkit.adapter import Adapter
 from ccm.cloud.testkit.harness import Harness
 from ccm.cloud.testkit.operations import Operation
@@ -52,10 +52,18 @@ def adapter(pytestconfig: pytest.Config) -> Iterator[Adapter]:
         made.stop()
 
 
+@pytest.fixture(scope="session")
+def factory(pytestconfig: pytest.Config) -> Factory:
+    """What makes the provider, which takes long to find among all packages."""
+    return provider_factory(pytestconfig.getoption("--provider"))
+
+
 @pytest_asyncio.fixture
-async def harness(pytestconfig: pytest.Config, adapter: Adapter) -> AsyncIterator[Harness]:
+async def harness(
+    pytestconfig: pytest.Config, factory: Factory, adapter: Adapter
+) -> AsyncIterator[Harness]:
     """A provider in an empty cloud."""
-    there = Harness(pytestconfig.getoption("--provider"), adapter)
+    there = Harness(pytestconfig.getoption("--provider"), factory, adapter)
     try:
         await there.reset()
         yield there

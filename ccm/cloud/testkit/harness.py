@@ -18,7 +18,7 @@ from ccm.cloud.interface import (
     Routes,
     Volumes,
 )
-from ccm.cloud.registry import load_provider
+from ccm.cloud.registry import Factory
 from ccm.cloud.testkit.adapter import (
     CLUSTER,
     Adapter,
@@ -46,8 +46,8 @@ OVERLAP_DELAY = 0.002
 class Harness:
     """One provider object, its gate, and the adapter's way around both."""
 
-    def __init__(self, provider_name: str, adapter: Adapter) -> None:
-        self.provider_name, self.adapter = provider_name, adapter
+    def __init__(self, provider_name: str, factory: Factory, adapter: Adapter) -> None:
+        self.provider_name, self._factory, self.adapter = provider_name, factory, adapter
         self.provider: CloudProvider
         self.gate: KitGate
         self.config = b""
@@ -64,7 +64,7 @@ class Harness:
         """A new process of the provider: it knows nothing of what the one before did."""
         await self.close()
         self.gate = KitGate(self.adapter.call_timeout)
-        self.provider = load_provider(self.provider_name)
+        self.provider = self._factory()
         self._started.append(self.provider)
         context = replace(self.context(self.config), restricts_annotations=restricts_annotations)
         await self.provider.initialize(context)

@@ -37,6 +37,7 @@ def test_the_provider_passes_the_quick_part_of_the_kit(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
+@long
 def test_the_provider_finishes_network_balancers_that_were_broken_off(tmp_path: Path) -> None:
     check(tmp_path, "NetworkAdapter", f"({BROKEN_OFF} and Change) or names_is_refused")
 
