@@ -12,7 +12,11 @@ CACHE  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ccm-supervisor
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-azure lab-vsphere tools check docs fmt fmt-check lint prose types layers clean
+=======
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-vsphere tools check collect docs fmt fmt-check lint prose types layers clean
+>>>>>>> f09f050 (wip)
 
 ##@ Begin
 help: ## List the targets
@@ -183,8 +187,11 @@ edge-cases: venv ## Run upstream's edge cases and print which tests hold each of
 # The smoke needs the real API server, and the prose a linter of Go: building them takes minutes, so
 # elsewhere they are for the asking. The smoke counts, so that it may run beside the others; what measures time is in the tests.
 check: venv ## Everything CI runs
-	$(MAKE) --jobs=4 --output-sync=target fmt-check lint types layers $(if $(CI),bench-smoke prose)
+	$(MAKE) --jobs=4 --output-sync=target collect fmt-check lint types layers $(if $(CI),bench-smoke prose)
 	$(MAKE) test
+
+collect: venv # Compile all tests once, which each of several pytest workers would do
+	$(BIN)/python -m pytest --collect-only -q >/dev/null
 
 docs: venv ## Write the manual page, and the tables that are made from the code
 	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md docs/annotations.md docs/providers/*-differences.md
