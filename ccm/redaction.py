@@ -56,7 +56,8 @@ _PATTERNS = tuple(
         # "token: " goes before a reason as well; a token is longer than its words, and has digits.
         (
             _TOKEN_HINTS,
-            rf"({_TOKEN}{_NAME_END}(?:=\s*|:(?!\s)|:\s+(?=\S*\d)(?=\S{{16}})){_NOT_AGAIN}){_WORD}",
+            rf"({_TOKEN}{_NAME_END}(?:=\s*|:(?!\s)|:\s+(?!https?://)(?=\S*\d)(?=\S{{16}}))"
+            rf"{_NOT_AGAIN}){_WORD}",
         ),
         (("bearer",), rf"(\bbearer\s+(?:token\s+)?){_NOT_WORDS}[^\s\"',;\\]+"),
         (("-----begin",), r"(-----begin [a-z ]*private key-----).+?(?=-----end|\Z)"),

@@ -1,7 +1,8 @@
 """The commands that operate a running supervisor, and how any command sends it a request."""
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from ccm.settings import default_runtime_dir
 from ccm.supervisor.deletion_state import why_blocked
 
 RELOAD_TIMEOUT = 60.0  # seconds; the proof of credentials ends earlier
+ANSWER_TIMEOUT = 10.0  # seconds
+WAIT_LIMIT, WAIT_INTERVAL = 75.0, 0.1  # seconds that a command waits, and between two looks
+WORKING = ("running", "standby", "skipped")
 SCALE_TIMEOUT = 75.0  # seconds; the supervisor itself gives up earlier
 
 runtime_dir_option = click.option(
@@ -28,7 +32,7 @@ runtime_dir_option = click.option(
 
 
 def answer_of(
-    runtime_dir: str, command: str, timeout: float = 10.0, **request: Any
+    runtime_dir: str, command: str, timeout: float = ANSWER_TIMEOUT, **request: Any
 ) -> dict[str, Any]:
     """The supervisor's JSON answer to a command; ends this one with a clear line without it."""
     socket = RuntimePaths(Path(runtime_dir).absolute()).control
@@ -41,22 +45,65 @@ def answer_of(
     return answer
 
 
+wait_option = click.option(
+    "--wait/--no-wait", default=True, show_default=True, help="Return only when it is done."
+)
+
+
+def wait_until(
+    runtime_dir: str, is_done: Callable[[dict[str, Any] | None], bool], what: str
+) -> None:
+    """Ask for the status until `is_done` (of None: nobody answers); fail after `WAIT_LIMIT`."""
+    deadline = time.monotonic() + WAIT_LIMIT
+    socket = RuntimePaths(Path(runtime_dir).absolute()).control
+    while True:
+        try:
+            status = ask(socket, {"command": "status"}, ANSWER_TIMEOUT)
+        except NotRunning:
+            status = None
+        if is_done(status):
+            say(what)
+            return
+        if time.monotonic() > deadline:
+            fail([f"not yet after {format_duration(WAIT_LIMIT)}, and it goes on: {what}"])
+        time.sleep(WAIT_INTERVAL)
+
+
 @click.command(epilog=example("ccm-supervisor stop"))
+@wait_option
 @runtime_dir_option
-def stop(runtime_dir: str) -> None:
+def stop(wait: bool, runtime_dir: str) -> None:
     """Stop in order: reconciles in flight finish, then the Lease is released."""
     say(answer_of(runtime_dir, "stop")["ok"])
+    if wait:
+        wait_until(runtime_dir, lambda status: status is None, "stopped")
 
 
 @click.command(epilog=example("ccm-supervisor restart node-0"))
 @click.argument("worker", shell_complete=workers)
+@wait_option
 @runtime_dir_option
-def restart(worker: str, runtime_dir: str) -> None:
+def restart(worker: str, wait: bool, runtime_dir: str) -> None:
     """Have a new process take over the work of WORKER.
 
     Reconciles in flight finish; no other worker is affected.
     """
+    before = _processes(answer_of(runtime_dir, "status"), worker)
     say(answer_of(runtime_dir, "restart", worker=worker)["ok"])
+
+    def is_replaced(status: dict[str, Any] | None) -> bool:
+        state, pid, successor = _processes(status or {}, worker)
+        return state in WORKING and successor is None and pid not in (None, before[1])
+
+    if wait:
+        wait_until(runtime_dir, is_replaced, f"{worker} runs in a new process")
+
+
+def _processes(status: dict[str, Any], worker: str) -> tuple[Any, Any, Any]:
+    """State, process and successor of this worker; None for what there is not."""
+    found = [one for one in status.get("workers", ()) if one["name"] == worker]
+    about = found[0] if found else {}
+    return about.get("state"), about.get("pid"), about.get("successor_pid")
 
 
 @click.command(epilog=example("ccm-supervisor scale node 3"))

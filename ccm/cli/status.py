@@ -19,6 +19,7 @@ from ccm.cli.reporting import (
     show,
 )
 from ccm.controllers import EXPLAINED
+from ccm.supervisor.https.status_html import ago, duration, until
 
 WATCH_INTERVAL = 1.0  # seconds
 
@@ -108,8 +109,8 @@ def _object(kind: str, name: str) -> tuple[str, str]:
 
 def _explanation(answer: dict[str, Any]) -> Iterator[str]:
     yield Heading(f"{answer['kind']} {answer['name']}")
-    if answer["standby"]:
-        yield f"  this replica does not act ({answer['standby']}); ask the leader for its decisions"
+    if standby := answer.get("standby"):
+        yield f"  this replica does not act ({standby}); ask the leader for its decisions"
     if not answer["workers"]:
         yield "  no controller reconciles it: see --controllers"
     for worker in answer["workers"]:
@@ -117,7 +118,7 @@ def _explanation(answer: dict[str, Any]) -> Iterator[str]:
         yield f"  {worker['worker']} ({worker['state']}): {decided}"
         yield from (f"    {line}" for line in _of_worker(worker))
     if deletion := answer.get("deletion"):
-        left = f", {deletion['seconds']:g} s left" if deletion.get("seconds") else ""
+        left = f", {duration(deletion['seconds'])} left" if deletion.get("seconds") else ""
         yield f"  supervisor, on deleting it: {deletion['verdict']} ({deletion['reason']}{left})"
         yield from (f"    {deletion[part]}" for part in ("meaning", "remedy") if part in deletion)
 
@@ -126,7 +127,7 @@ def _of_worker(worker: dict[str, Any]) -> Iterator[str]:
     if worker.get("quarantined"):
         yield f"quarantined: {worker['quarantined']}"
     if worker.get("decided_seconds_ago") is not None:
-        yield f"decided {worker['decided_seconds_ago']:g} s ago; {_next_reconcile(worker)}"
+        yield f"decided {ago(worker['decided_seconds_ago'])}; {_next_reconcile(worker)}"
     yield from (f"{name}: {text}" for name, text in worker.get("details", {}).items())
 
 
@@ -135,5 +136,5 @@ def _next_reconcile(worker: dict[str, Any]) -> str:
         return "being reconciled now"
     failures = f" after {worker['failures']} failures in a row" if worker["failures"] else ""
     if worker["next_try_seconds"] is not None:
-        return f"reconciled again in {worker['next_try_seconds']:g} s{failures}"
+        return f"reconciled again {until(worker['next_try_seconds'])}{failures}"
     return f"reconciled again when something changes{failures}"

@@ -71,7 +71,7 @@ def workers_table(status: Mapping[str, Any]) -> Rows:
         (
             worker["name"],
             Text(worker["state"], style=_COLOURS.get(worker["state"], "yellow")),
-            f"{worker['state_seconds']:.0f} s",
+            duration(worker["state_seconds"]),
             str(worker["pid"] or "-"),
             str(worker["restarts"]),
             str(worker.get("objects", "-")),

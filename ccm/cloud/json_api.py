@@ -9,6 +9,7 @@ status means for the caller, and pages. What is particular to a cloud is in its 
 import asyncio
 import logging
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -332,6 +333,13 @@ def what_broke(error: Exception, ca_keys: str) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"the certificate is not trusted: {error.verify_message.rstrip('.')}"
         return f"{why}; give its authority's, or the server's own, as {ca_keys}"
+    if isinstance(error, ssl.SSLError):
+        hint = "is it http instead of https?" if "WRONG_VERSION" in str(error) else ca_keys
+        return f"TLS cannot be set up: {error.reason or error}; check the address ({hint})"
+    if isinstance(error, socket.gaierror):
+        return f"the host name cannot be resolved: {error.strerror}"
+    if isinstance(error, ConnectionRefusedError):
+        return "the connection is refused: nothing listens there, or a firewall rejects it"
     return f"{type(error).__name__}: {error}"
 
 

@@ -94,7 +94,7 @@ def _options() -> Iterator[str]:
     root = click.Context(main, **main.context_settings)
     for ctx in (root, *all_commands(main, root)):
         for option in ctx.command.get_params(ctx):
-            yield from option.opts
+            yield from (*option.opts, *option.secondary_opts)
 
 
 def test_every_alert_has_a_paragraph_where_it_points_and_no_other_is_reported() -> None:

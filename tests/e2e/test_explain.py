@@ -37,7 +37,7 @@ EXPLANATIONS = {
         "failures in a row",
         "uninitialized taint: there",
     ),
-    ("service", "web-0"): ("current backends: vm-1, vm-2", "compared "),
+    ("service", "web-0"): ("current backends: vm-1, vm-2", "compared ", "address: 100.64."),
     ("service", "kube-system/none"): (ABSENT,),
 }
 

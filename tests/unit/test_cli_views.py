@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from ccm.bus.control import NotRunning
 from ccm.cli.fitting import Whole
 from ccm.cli.main import main
 from ccm.cli.status_view import status_view
@@ -149,3 +150,42 @@ def test_nothing_to_change_is_said_of_a_complete_plan_only(
     assert result.exit_code == exit_code
     assert shown in result.output
     assert hidden not in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "statuses", "exit_code", "said"),
+    [
+        (["restart", "node-0"], ["old", "both", "new"], ExitCode.OK, "runs in a new process"),
+        (["restart", "node-0"], ["old", "old"], ExitCode.FAILED, "not yet after"),
+        (["restart", "node-0", "--no-wait"], ["old"], ExitCode.OK, "hands over"),
+        (["stop"], ["old", "none"], ExitCode.OK, "stopped"),
+        (["stop"], ["old"], ExitCode.FAILED, "not yet after"),
+    ],
+)
+def test_a_command_returns_when_it_is_done(
+    command: list[str],
+    statuses: list[str],
+    exit_code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workers = {
+        "old": worker("node-0", pid=1),
+        "both": worker("node-0", pid=1, successor_pid=2),
+        "new": worker("node-0", pid=2),
+    }
+    left = iter(statuses)
+    last = statuses[-1]
+
+    def ask(_: object, request: dict[str, Any], __: float) -> dict[str, Any]:
+        if request["command"] != "status":
+            return {"ok": "hands over"}
+        if (which := next(left, last)) == "none":
+            raise NotRunning("nobody answers")
+        return status(workers=[workers[which]])
+
+    monkeypatch.setattr("ccm.cli.operate.ask", ask)
+    monkeypatch.setattr("ccm.cli.operate.WAIT_LIMIT", 0.2)
+    monkeypatch.setattr("ccm.cli.operate.WAIT_INTERVAL", 0.0)
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, said in done.output) == (exit_code, True), done.output

@@ -26,7 +26,7 @@ from ccm.model.objects import Node
 from ccm.printable import printable, printable_json, printable_values
 from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
-from tests.integration.status_page.statuses import troubled, with_named
+from tests.integration.status_page.statuses import troubled, with_named, with_problems
 
 HOSTILE = "\x1b[2J\x1b]0;t\x07\x9b31m\u202e\x7f\r\nforged [red]mark[/]:bomb:"
 BOLD = re.compile(r"\x1b\[[01]m")
@@ -57,7 +57,7 @@ EXPLANATION: dict[str, Any] = {
     "deletion": {"verdict": HOSTILE, "reason": HOSTILE, "meaning": HOSTILE, "remedy": HOSTILE},
 }
 ANSWERS: dict[str, dict[str, Any]] = {
-    "status": with_named(troubled(), HOSTILE),
+    "status": with_problems(with_named(troubled(), HOSTILE)),
     "explain": EXPLANATION,
     "deletions": DELETIONS | {"ok": HOSTILE},
 }
@@ -90,12 +90,12 @@ COMMANDS = [
         for more in ([], ["-o", "json"], ["-o", "yaml"])
     ),
     ["reload"],
-    ["restart", "node-0"],
+    ["restart", "node-0", "--no-wait"],
     ["sandbox", "machine", "list"],
     ["sandbox", "add", "1"],
     ["sandbox", "counters"],
     ["scale", "node", "2"],
-    ["stop"],
+    ["stop", "--no-wait"],
 ]
 
 

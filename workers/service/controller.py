@@ -44,7 +44,7 @@ from workers.service.plan import (
     plan,
     relevant_spec,
 )
-from workers.service.state import Refusal, ServiceState, summarize
+from workers.service.state import Refusal, ServiceState, addresses, summarize
 from workers.service.steps import ServiceSteps, attempted, ensure_failed
 
 log = logging.getLogger(__name__)
@@ -188,9 +188,10 @@ class ServiceController:
         now = time.monotonic()
         return {
             "service": there if service else "there is none",
-            "balancer": f"compared {now - applied.at:.0f} s ago"
+            "load balancer": f"{applied.name}, compared {now - applied.at:.0f} s ago".lstrip(", ")
             if backends and applied
             else "none known",
+            **({"address": ", ".join(addresses(state))} if addresses(state) else {}),
             **({"current backends": _names(backends)} if backends else {}),
             **({"warnings": "; ".join(state.warnings)} if state.warnings else {}),
             **(

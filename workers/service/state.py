@@ -30,6 +30,7 @@ class LastApplied:
     stored_ingress: list[Json] | None = None
     is_status_tried: bool = False
     is_refused: bool = False
+    name: str = ""  # of the load balancer, in the cloud
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +108,15 @@ def _entry(key: str, state: ServiceState, now: float) -> Json:
         "state": _phase(state).name.lower(),
         "seconds_ago": round(now - answered_at, 1) if answered_at > 0 else None,
         "backends": len(state.current_backends.names) if state.current_backends else 0,
-        "addresses": _addresses(state),
+        "addresses": addresses(state),
         "why": state.refusal.why if state.refusal else "",
     }
 
 
-def _addresses(state: ServiceState) -> list[str]:
+def addresses(state: ServiceState) -> list[str]:
     """What the cloud said, else what the Service says."""
     ingress = state.last_applied.ingress if state.last_applied else None
     if ingress is None:
         ingress = state.owner.ingress if state.owner else []
-    addresses = (text(entry.get("ip")) or text(entry.get("hostname")) for entry in ingress)
-    return list(filter(None, addresses))[:MAX_ADDRESSES_SHOWN]
+    found = (text(entry.get("ip")) or text(entry.get("hostname")) for entry in ingress)
+    return list(filter(None, found))[:MAX_ADDRESSES_SHOWN]

@@ -174,7 +174,8 @@ class ServiceSteps:
                 "calls": sorted({*calls}),
             }
             _log_balancer(does, service, began, **what)
-        applied = LastApplied(asked, backends, time.monotonic(), ingress)
+        name = balancer.name if balancer else ""
+        applied = LastApplied(asked, backends, time.monotonic(), ingress, name=name)
         return replace(state, last_applied=applied, refusal=None, warnings=warnings)
 
     async def _update_nodes(self, state: ServiceState, action: UpdateNodes) -> ServiceState:

@@ -1,0 +1,75 @@
+"""`kubectl ccm`: the leader is found by its Lease, and does what is asked."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ccm.cli.kubectl import main
+from tests.integration.status_page.statuses import HEALTHY, status, with_problems, worker
+
+FAKE = """#!/bin/sh
+echo "$@" >> {directory}/calls
+case "$*" in
+  *" get lease "*) cat {directory}/lease ;;
+  *" get pods "*) cat {directory}/pods ;;
+  *" exec ccm-b "*"status -o json") echo "container is not running" >&2; exit 1 ;;
+  *"status -o json") cat {directory}/status ;;
+  *" exec "*) echo "did: $*"; exit 3 ;;
+esac
+"""
+
+
+def pod(name: str, node: str) -> object:
+    return {"metadata": {"name": name}, "spec": {"nodeName": node}}
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in on PATH; the Lease is held by what runs on the node cp-2."""
+    program = tmp_path / "bin" / "kubectl"
+    program.parent.mkdir()
+    program.write_text(FAKE.format(directory=tmp_path))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    outage = {"cloud_outage": {"seconds": 125, "why": "503 no answer"}}
+    leader = HEALTHY["leader"] | {"is_leader": True}
+    facts = with_problems(status(leader=leader, workers=[worker("node-0", **outage)]))
+    lease = {"holderIdentity": "cp-2.example_uuid", "leaseTransitions": 4, "acquireTime": "today"}
+    pods = [pod("ccm-b", "cp-1"), pod("ccm-a", "cp-2")]
+    for name, body in {"lease": {"spec": lease}, "pods": {"items": pods}, "status": facts}.items():
+        (tmp_path / name).write_text(json.dumps(body))
+    return tmp_path
+
+
+def typed(*words: str) -> Result:
+    return CliRunner().invoke(main, [*words])
+
+
+@pytest.mark.parametrize(
+    "words", [("explain", "node", "vm-1", "-o", "json"), ("restart", "node-0"), ("deletions",)]
+)
+def test_a_command_is_for_the_leader(words: tuple[str, ...], kubectl: Path) -> None:
+    done = typed("--context=blue", *words)
+    call = f"exec ccm-a -c ccm-supervisor -- ccm-supervisor {' '.join(words)}"
+    last = (kubectl / "calls").read_text().splitlines()[-1]
+    assert (last, done.exit_code) == (f"--namespace=kube-system --context=blue {call}", 3)
+
+
+def test_all_replicas_are_one_table(kubectl: Path) -> None:
+    done = typed("status", "--all-replicas")
+    first, _, _, leader, other, lease = [line.split() for line in done.stdout.splitlines()]
+    assert " ".join(first) == (
+        "critical: Every read of the cloud has failed for 2m5s: 503 no answer."
+    )
+    assert leader == ["ccm-a", "leader", "1", "cp-2", "1.2.3", "1", "of", "1", "up"]
+    assert " ".join(other).startswith("ccm-b no answer: container is not running - cp-1")
+    assert " ".join(lease).endswith("held by cp-2.example_uuid since today, 4 changes of leader")
+
+
+def test_without_a_leader_among_the_pods_there_is_a_reason(kubectl: Path) -> None:
+    (kubectl / "lease").write_text(json.dumps({"spec": {"holderIdentity": "elsewhere_uuid"}}))
+    done = typed("restart", "node-0")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "is held by 'elsewhere_uuid', and none of 2 Pods" in done.stderr
