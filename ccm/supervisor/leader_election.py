@@ -251,8 +251,7 @@ class LeaderElector:
         """
         retry = self._config.retry_period
         may_wait = not self._is_slow if is_renewed else self.refusal and not self._has_led
-        pause = retry if may_wait else retry / READS_PER_RETRY_PERIOD
-        return min(pause, max(self._until - self._clock(), 0.0)) if self._has_led else pause
+        return retry if may_wait else retry / READS_PER_RETRY_PERIOD
 
     async def _try_acquire_or_renew(self) -> str:
         # The holder writes without reading first: a conflict tells when someone wrote meanwhile.

@@ -25,11 +25,12 @@ from tests.mutation.lists import Mutant, files_by_module, reasons
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".mutants"
-LINKS = ("ccm", "workers", "tests")
+LINKS = ("ccm", "workers", "tests", "docs")
 KILLED = {1, 3, -signal.SIGXCPU, -signal.SIGKILL}
 """Exit codes of the tests of one mutant: one failed, or pytest itself; it took too long."""
 MUTMUT = {
     "source_paths": ["ccm", "workers"],
+    "also_copy": ["docs"],
     # The wording of a log line is for people, and no promise.
     "do_not_mutate_patterns": [r"\blog\.(debug|info|warning|error|exception)\("],
     # The same examples each time, so that a mutant that is killed stays so.

@@ -35,10 +35,11 @@ def reasons(caplog: pytest.LogCaptureFixture, message: str, key: str) -> list[st
 
 
 async def test_a_replica_without_a_lease_asks_four_times_a_retry_period() -> None:
-    _, [_, two] = await started("one", "two")
+    _, [one, two] = await started("one", "two")
     began = len(two.wire.timeouts)
     await asyncio.sleep(20.0)
     assert len(two.wire.timeouts) - began in (39, 40)  # the answer takes a moment
+    assert not one.leader._events, "what has been sent is forgotten"
 
 
 async def test_a_replica_that_is_not_ready_asks_no_more_often() -> None:
@@ -59,7 +60,7 @@ async def test_a_holder_that_fails_tries_again_sooner() -> None:
 
 async def test_the_first_attempt_of_one_that_never_led_does_not_end_with_a_permission() -> None:
     one = Replica(ApiServer(), "one", [Request(Fate.FAILED)] * 40, offset=500.0)
-    assert one.leader.last_decision == "the lease was not read yet"
+    assert (one.leader.last_decision, one.leader.refusal) == ("the lease was not read yet", "")
     one.start()
     assert await leads_at(one) - EPOCH == pytest.approx(40 * (RETRY / 4 + 0.01), abs=0.05)
     assert one.permits[-1][1] == pytest.approx(now() - 0.01 + CONFIG.renew_deadline, abs=0.02)
@@ -95,6 +96,26 @@ async def test_an_answer_is_given_half_of_the_renew_deadline_and_after_that_all_
     assert one.wire.timeouts[-2:] == [half] * 2
 
 
+async def test_a_renewal_that_is_answered_late_counts_for_what_is_left_of_it() -> None:
+    _, [one] = await started("one")
+    one.wire.script = iter([Request(Fate.LOST), Request(), Request(back=9.5)])
+    await until(lambda: not one.leader.is_leading(), 20.0)
+    began = await leads_at(one)
+    await until(lambda: one.permits[-1][1] == 0.0, 5.0)
+    assert one.permits[-1][0] - began == pytest.approx(0.5, abs=0.02)
+
+
+async def test_each_time_that_a_replica_is_not_ready_it_leaves_the_lease_for_as_long() -> None:
+    one = Replica(ApiServer(), "one")
+    one.is_ready = False
+    one.start()
+    await asyncio.sleep(10.0)
+    one.is_ready, one.wire.script = True, iter([Request(), Request(Fate.FAILED)])
+    await until(lambda: one.leader.last_decision.startswith("could not"), 2.0)
+    one.is_ready, began = False, now()
+    assert await leads_at(one) - began >= CONFIG.lease_duration
+
+
 # What it counts and says.
 
 
@@ -121,13 +142,17 @@ async def test_the_end_of_a_leadership_is_logged_with_its_reason(
     assert one.leader.last_decision == "stands by; thief leads"
     assert not one.leader.is_leading()
     assert reasons(caplog, "leadership lost", "why") == ["stands by; thief leads"]
+    assert reasons(caplog, "leadership lost", "lease") == [one.leader.lease_name]
 
 
 async def test_a_decision_is_logged_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     _, [one] = await started("one")
     one.wire.script = iter([Request(Fate.FORBIDDEN)] * 2)
+    await until(lambda: bool(one.leader.refusal), 5.0)
+    assert one.leader.refusal == "the API server answered 403 Forbidden: no"
     await asyncio.sleep(20.0)
+    assert {*reasons(caplog, "leader election", "lease")} == {one.leader.lease_name}
     assert reasons(caplog, "leader election", "decision") == [
         "created the lease and leads",
         "could not reach the lease: the API server answered 403 Forbidden: no",
@@ -163,6 +188,14 @@ async def test_the_end_of_a_leadership_is_reported_once() -> None:
 
 
 # An offer.
+
+
+async def test_a_replica_whose_workers_never_ran_offers_the_lease_that_it_holds() -> None:
+    one = Replica(ApiServer(), "one", timing=OFFERING)
+    one.hurt()
+    one.start()
+    await leads_at(one)
+    await until(lambda: not one.leader.is_leading(), OFFERING.offer_after + RETRY)
 
 
 async def test_an_offer_says_which_workers_are_down_and_why() -> None:

@@ -17,7 +17,7 @@ from .cures import ROOT, Cure, cures_of
 from .rows import FaultRow
 
 MOST = 3600.0  # seconds at rest in which no run is still under way
-PATIENCE = {"TEST_PATIENCE": "10"}  # a test that bites mostly waits for what does not come
+PATIENCE = {"TEST_PATIENCE": "15"}  # a test that bites mostly waits for what does not come
 CRASHED = "pytest itself failed"
 ACCIDENTS = (CRASHED, "SyntaxError", "ImportError", "NameError", "UnboundLocalError")
 """What a test fails with when a cure was taken away clumsily."""

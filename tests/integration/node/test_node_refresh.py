@@ -49,7 +49,8 @@ def address(w: World, name: str) -> str:
 async def due(w: World) -> None:
     """Feed, and return once a pass has found that the node is to be reconciled."""
     w.feed()
-    assert await w.queue.get() == "node-1"
+    async with asyncio.timeout(99 * PERIOD):
+        assert await w.queue.get() == "node-1"
 
 
 async def passes(w: World, count: int = 1) -> None:
