@@ -3,10 +3,13 @@
 Not for clouds whose load balancer is a tree of parts, such as listeners and pools.
 """
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar, final
 
 from ccm.cloud.gate import invoke
@@ -31,6 +34,9 @@ R = TypeVar("R", bound=HasWarnings)
 T = TypeVar("T")
 
 ABSENT_TRUSTED = 60.0  # seconds in which a node without a machine is left out
+TURN_ATTEMPTS = 5  # writes of one Service while machines end, before it is another one's turn
+TURN_WAIT = 60.0  # seconds
+MACHINES_END = "machines of its nodes end all the time: tried again"
 RACE_RETRY = 1.0  # seconds after which to look again at what someone else changed
 
 
@@ -46,6 +52,13 @@ class Desired:
     part: str = ""
 
 
+class _RefusedWrite(Exception):
+    """The cloud does not take a write; its backends may be why."""
+
+    def __init__(self, refusal: Refused) -> None:
+        self.refusal = refusal
+
+
 class RecordBalancers(ABC, Generic[R]):
     """The `LoadBalancers` of a provider; `R` is what a Service asks for, with its warnings.
 
@@ -59,6 +72,7 @@ class RecordBalancers(ABC, Generic[R]):
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
         self._absent: dict[str, float] = {}  # provider IDs without a machine, until when
+        self._turn, self._creations = asyncio.Lock(), 0
         self.shared_list = SharedRead(self.read_all)
 
     # The interface
@@ -74,27 +88,16 @@ class RecordBalancers(ABC, Generic[R]):
     @final
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         self.check_served(service)
-        own = await self._find(service)
-        request = await self.request(service, own)
-        with warnings_as_notes(request):
-            kept, nodes = list[Json](), self._present(nodes)
-            for desired in await self.desired(request, nodes, own):
-                if record := await self._ensure(request, desired, nodes):
-                    self.check_ready(record)
-                    kept.append(await self.finish(request, record))
-            for record in own:
-                if not any(self.id_of(record) == self.id_of(one) for one in kept):
-                    await self._remove(record)
-        return self.balancer(request, kept)
+        self._creations += 1
+        try:
+            return await self._with_present(partial(self._ensure_all, service), nodes)
+        finally:
+            self._creations -= 1
 
     @final
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         self.check_served(service)
-        nodes, own = self._present(nodes), self.own(service, await self.read(service))
-        if not own:
-            raise Refused(f"Service {service.key} has no load balancer")
-        for record in own:
-            await self._update(record, await self.desired_backends(record, nodes), nodes)
+        await self._with_present(partial(self._update_all, service), nodes)
 
     @final
     async def delete(self, service: Service) -> None:
@@ -185,6 +188,29 @@ class RecordBalancers(ABC, Generic[R]):
 
     # What is decided
 
+    async def _ensure_all(self, service: Service, nodes: Sequence[Node]) -> Balancer:
+        own = await self._find(service)
+        request = await self.request(service, own)
+        with warnings_as_notes(request):
+            kept = list[Json]()
+            for desired in await self.desired(request, nodes, own):
+                if record := await self._ensure(request, desired):
+                    self.check_ready(record)
+                    kept.append(await self.finish(request, record))
+            for record in own:
+                if not any(self.id_of(record) == self.id_of(one) for one in kept):
+                    await self._remove(record)
+        return self.balancer(request, kept)
+
+    async def _update_all(self, service: Service, nodes: Sequence[Node]) -> None:
+        own = self.own(service, await self.read(service))
+        if not own:
+            raise Refused(f"Service {service.key} has no load balancer")
+        if self._creations and self._turn.locked():
+            raise RetryAfter("new load balancers come first: machines end all the time", 1.0)
+        for record in own:
+            await self._update(record, await self.desired_backends(record, nodes))
+
     async def _find(self, service: Service, is_deleted: bool = False) -> Sequence[Json]:
         records = await self.read(service)
         own = self.own(service, records)
@@ -192,20 +218,20 @@ class RecordBalancers(ABC, Generic[R]):
             self.check_free(service, records, is_deleted)
         return own
 
-    async def _ensure(self, request: R, desired: Desired, nodes: Sequence[Node]) -> Json | None:
+    async def _ensure(self, request: R, desired: Desired) -> Json | None:
         if desired.record is not None:
-            return await self._update(desired.record, desired.content, nodes)
+            return await self._update(desired.record, desired.content)
         try:
-            return await self._write(nodes, self.create(request, desired))
+            return await self._write(self.create(request, desired))
         except Conflict as conflict:  # created meanwhile, or by a call whose answer was lost
             raise CloudError(f"{conflict}: it was created a moment ago") from conflict
 
-    async def _update(self, record: Json, content: Json, nodes: Sequence[Node]) -> Json:
+    async def _update(self, record: Json, content: Json) -> Json:
         if not (changes := self.differences(content, record)):
             return record
         self.check_ready(record)
         try:
-            return await self._write(nodes, self.update(record, changes))
+            return await self._write(self.update(record, changes))
         except NotFound as gone:
             raise RetryAfter(str(gone), RACE_RETRY) from gone
 
@@ -215,29 +241,62 @@ class RecordBalancers(ABC, Generic[R]):
         except NotFound:
             return
 
-    def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
-        now = time.monotonic()
-        return [node for node in nodes if self._absent.get(node.provider_id, 0.0) < now]
-
-    async def _write(self, nodes: Sequence[Node], write: Awaitable[T]) -> T:
-        """Raises `RetryAfter` when some of the nodes have no machine: the next call omits them.
-
-        Not here and now: the nodes may have changed while this call waited for its grants.
-        """
+    async def _write(self, write: Awaitable[T]) -> T:
         try:
             return await write
         except (Conflict, NoRoom, NotFound):
             raise
         except Refused as refusal:
-            initialized = [node for node in nodes if node.provider_id]
-            answers = await invoke(self._instances.describe, initialized) if initialized else {}
-            absent = {
-                node.provider_id for node in initialized if isinstance(answers.get(node.name), Gone)
-            }
-            if not absent:
-                raise
-            now = time.monotonic()
-            trusted = {one: until for one, until in self._absent.items() if until > now}
-            self._absent = trusted | dict.fromkeys(absent, now + ABSENT_TRUSTED)
-            message = f"{len(absent)} nodes have no machine any more"
-            raise RetryAfter(message, 0.0) from refusal
+            raise _RefusedWrite(refusal) from refusal
+
+    async def _with_present(
+        self, perform: Callable[[Sequence[Node]], Awaitable[T]], nodes: Sequence[Node]
+    ) -> T:
+        """Perform it, and again without the nodes whose machine ended when that is refused.
+
+        While machines end, one Service at a time: of many that wait for their grants, each would
+        find that another machine has ended since it last asked.
+        """
+        sent = self._present(nodes)
+        try:
+            if not self._turn.locked():
+                return await perform(sent)
+        except _RefusedWrite as refused:
+            if not await self._has_absent(sent):
+                raise refused.refusal from None
+        async with self._in_turn():
+            await self._has_absent(sent)
+            for _ in range(TURN_ATTEMPTS):
+                sent = self._present(nodes)
+                try:
+                    return await perform(sent)
+                except _RefusedWrite as refused:
+                    if not await self._has_absent(sent):
+                        raise refused.refusal from None
+        raise RetryAfter(MACHINES_END, 0.0)
+
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(TURN_WAIT):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise RetryAfter(MACHINES_END, 0.0) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        now = time.monotonic()
+        return [node for node in nodes if self._absent.get(node.provider_id, 0.0) < now]
+
+    async def _has_absent(self, nodes: Sequence[Node]) -> bool:
+        """Whether some of these nodes have no machine any more, by what the cloud says now."""
+        asked = [node for node in self._present(nodes) if node.provider_id]
+        answers = await invoke(self._instances.describe, asked) if asked else {}
+        absent = {node.provider_id for node in asked if isinstance(answers.get(node.name), Gone)}
+        now = time.monotonic()
+        trusted = {one: until for one, until in self._absent.items() if until > now}
+        self._absent = trusted | dict.fromkeys(absent, now + ABSENT_TRUSTED)
+        return len(self._present(nodes)) < len(nodes)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -80,6 +81,19 @@ async def test_a_machine_that_ended_does_not_keep_the_others_out(harness: Harnes
     await harness.check_balancer(service(), [one, other])
     await harness.until_done(harness.load_balancers.ensure, service("second"), nodes)
     await harness.check_balancer(service("second"), [one, other])
+
+
+async def test_machines_that_end_before_a_write_leaves_keep_no_balancer_away(
+    harness: Harness,
+) -> None:
+    machines = await harness.machines(4)
+    nodes, parts = [node_of(machine) for machine in machines], harness.load_balancers
+    harness.gate.before_write = partial(harness.adapter.terminate_machine, machines[0])
+    await harness.until_done(parts.ensure, service(), nodes)
+    await harness.until_done(parts.update_nodes, service(), nodes[:1])
+    harness.gate.before_write = partial(harness.adapter.terminate_machine, machines[1])
+    await harness.until_done(parts.update_nodes, service(), nodes)
+    await harness.check_balancer(service(), machines[2:])
 
 
 async def test_a_deleted_balancer_leaves_nothing_behind(harness: Harness) -> None:

@@ -1,0 +1,41 @@
+"""Load balancers while machines end between a read of the cloud and the write that names them."""
+
+import asyncio
+
+import pytest
+
+from tests.support.environment import SERVICES, Environment
+from tests.support.running import in_background, until
+
+pytestmark = pytest.mark.real
+
+BEFORE, REPLACED = 50, 3  # machines there are, and how many of them end in a second
+FLAGS = ("--controllers=cloud-node,service", "--cloud-rate=write=4")
+
+
+async def replace(env: Environment) -> None:
+    """For ever: machines end, and others join; Kubernetes has yet to notice those that ended."""
+    first, last = 1, BEFORE
+    while True:
+        for name in (f"vm-{number}" for number in range(first, first + REPLACED)):
+            await env.admin.terminate(name)
+            await asyncio.sleep(1.0 / REPLACED)
+        await env.add_nodes(REPLACED, last + 1)
+        first, last = first + REPLACED, last + REPLACED
+
+
+async def are_served(env: Environment, names: set[str]) -> bool:
+    items = (await env.api.get(SERVICES))["items"]
+    served = (one for one in items if one["status"]["loadBalancer"].get("ingress"))
+    return names <= {one["metadata"]["name"] for one in served}
+
+
+async def test_services_are_served_while_machines_are_replaced(env: Environment) -> None:
+    """The cloud takes no write that names a machine which has ended, and few writes at all."""
+    await env.add_nodes(BEFORE)
+    names = {f"web-{number}" for number in range(10)}
+    with env.supervisor(*FLAGS):
+        await env.nodes.until_initialized(BEFORE)
+        async with in_background(replace(env)):
+            await env.add_services(*range(10))
+            await until("they are served", lambda: are_served(env, names), 20.0)
