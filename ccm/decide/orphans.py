@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ccm.model.cloud import OwnedBalancer, Route, read_network
+from ccm.model.cloud import UID_BEGIN, OwnedBalancer, Route, read_network
 from ccm.model.objects import Node
 from ccm.model.service import Service
 
@@ -25,10 +25,12 @@ def orphaned_balancers(
     A Service with our finalizer still leads a worker to its balancer.
     """
     by_uid = {service.uid: service for service in services}
+    by_begin = {uid[:UID_BEGIN]: service for uid, service in by_uid.items()}
     for balancer in balancers:
-        service, owner = by_uid.get(balancer.service_uid), balancer.service or "its Service"
+        uid, owner = balancer.service_uid, balancer.service or "its Service"
+        service = by_begin.get(uid) if len(uid) == UID_BEGIN else by_uid.get(uid)
         if service is None:
-            why = f"{owner} ({balancer.service_uid}) does not exist"
+            why = f"{owner} ({uid}) does not exist"
             yield Orphan("load balancer", balancer.name, why)
         elif service.type != "LoadBalancer" and not service.has_finalizer:
             why = f"Service {service.key} is of type {service.type} and lacks our finalizer"

@@ -162,11 +162,16 @@ class Balancer:
         object.__setattr__(self, "warnings", tuple(map(safe_text, self.warnings)))
 
 
+UID_BEGIN = 35
+"""Characters of a UID that upstream's name of a load balancer has room for."""
+
+
 @dataclass(frozen=True, slots=True)
 class OwnedBalancer:
     """A load balancer with this cluster's tag, whether or not its Service still exists.
 
-    `service_uid` is the Service it was created for; `service` is `namespace/name` when the tags
+    `service_uid` is the Service it was created for, or the first `UID_BEGIN` characters where the
+    cloud has only upstream's name; `service` is `namespace/name` when the tags
     say that as well, else empty.
     """
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ccm.providers.aws.elb import annotations as aws
+from ccm.providers.azure.lb import annotations as azure
 from ccm.providers.digitalocean.lb import annotations as digitalocean
 from ccm.providers.incus.lb import request as incus
 from ccm.providers.openstack.lb import annotations as openstack
@@ -45,6 +46,7 @@ CLOUDS = {
         frozenset[str]().union(*aws.SUPPORTED_ANNOTATIONS.values()),
         aws.OUTREACHING,
     ),
+    "azure": CloudAnnotations("Azure", azure.PREFIX, azure.KNOWN, azure.OUTREACHING),
     "openstack": CloudAnnotations(
         "OpenStack", openstack.PREFIX, openstack.KNOWN, openstack.OUTREACHING
     ),

@@ -153,6 +153,8 @@ class Adapter:
     themselves, and kube-proxy answers there only where the Service has an endpoint."""
     routes_end_with_machines: bool = False
     """Whether a route is a property of its machine, so that none is left when that is ended."""
+    has_node_ports: bool = True
+    """Whether listeners show node ports; else they are 0: packets keep the port of the Service."""
     config_path = "cloud.conf"
     """Where the configuration is; a file, for a provider that reads credentials in it again."""
     secrets: Collection[str] = ()

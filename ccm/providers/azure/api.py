@@ -52,6 +52,7 @@ QUOTAS = {
 """A subscription gives 25 reads and 10 writes a second, after 250 and 200 at once."""
 REFILL = 10.0  # seconds in which Resource Manager gives back what an answer says is left
 VERSIONS = {
+    "microsoft.compute": "2021-04-01",  # what it has in which region
     "microsoft.compute/disks": "2025-01-02",
     "microsoft.compute/virtualmachines": "2025-04-01",
     "microsoft.compute/virtualmachinescalesets": "2025-04-01",
@@ -304,7 +305,7 @@ def _class_of(path: str) -> tuple[str, str]:
         return "network", NETWORK_VERSION
     if {"networkinterfaces", "publicipaddresses"} & {*rest}:
         return "network", SET_NETWORK_VERSION
-    return "compute", VERSIONS[f"{provider}/{first}"]
+    return "compute", VERSIONS[f"{provider}/{first}".rstrip("/")]
 
 
 def failure(operation: str, status: str, error: Mapping[str, Any]) -> CloudError:

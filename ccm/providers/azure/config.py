@@ -26,6 +26,9 @@ from ccm.yaml_document import YamlMapping
 log = logging.getLogger(__name__)
 
 STANDARD, SCALE_SETS, FLEXIBLE = "standard", "vmss", "vmssflex"
+NODE_IP_CONFIGURATION, NODE_IP = "nodeIPConfiguration", "nodeIP"
+NODE_PORTS, SHARED = "servicenodeport", "shared"
+MOST_RULES = 250  # of a load balancer, as upstream; Azure takes 1,500
 FILE, SECRET, MERGE = "file", "secret", "merge"
 ADFS = "adfs"
 GRACE = 120  # seconds in which a new Node's machine may not be listed yet; upstream has none
@@ -41,6 +44,10 @@ _ID: TextReading = of_form(r"[A-Za-z0-9.-]+", "give an ID")
 _NAME: TextReading = of_form(r"[A-Za-z0-9_().-]+", "give a name as Azure has it")
 _URL: Reading = partial(url, paths=None), "give https://host"
 _WHOLE = whole_number(0, 86_400)
+_PORT = whole_number(1, 65535)
+_STANDARD = _any_case("standard")[0], "Azure has retired basic ones: use standard"
+_POOLS = _any_case(NODE_IP_CONFIGURATION, NODE_IP)
+_PROBES = _any_case(NODE_PORTS, SHARED)
 
 
 ENVIRONMENT = {
@@ -79,6 +86,20 @@ class AzureConfig:
     vnet_resource_group: str = setting("", _NAME)
     route_table_name: str = setting("", _NAME)
     route_table_resource_group: str = setting("", _NAME)
+    subnet_name: str = setting("", _NAME)
+    security_group_name: str = setting("", _NAME)
+    security_group_resource_group: str = setting("", _NAME)
+    load_balancer_sku: str = setting("standard", _STANDARD)
+    load_balancer_name: str = setting("", _NAME)
+    load_balancer_resource_group: str = setting("", _NAME)
+    load_balancer_backend_pool_configuration_type: str = setting(NODE_IP_CONFIGURATION, _POOLS)
+    exclude_master_from_standard_lb: bool = setting(True, name="excludeMasterFromStandardLB")
+    disable_outbound_snat: bool = setting(False, name="disableOutboundSNAT")
+    maximum_load_balancer_rule_count: int = setting(MOST_RULES, whole_number(1, 1500))
+    cluster_service_load_balancer_health_probe_mode: str = setting(NODE_PORTS, _PROBES)
+    cluster_service_shared_load_balancer_health_probe_port: int = setting(10256, _PORT)
+    cluster_service_shared_load_balancer_health_probe_path: str = "/healthz"
+    tags: str = ""
     ca_file: str = ""
     """Ours: the certificates that are trusted beside the system's, for an Azure of one's own."""
 
@@ -97,14 +118,28 @@ class AzureConfig:
         return Scope(self.network_subscription, group or self.resource_group)
 
     @property
+    def has_ip_pools(self) -> bool:
+        """Whether machines join by their address, and not by their interface."""
+        return self.load_balancer_backend_pool_configuration_type == NODE_IP
+
+    @property
+    def resource_tags(self) -> dict[str, str]:
+        """Those of what all Services share, as `a=b,c=d` has them."""
+        pairs = (one.partition("=") for one in self.tags.split(","))
+        return {key.strip(): value.strip() for key, _, value in pairs if key.strip()}
+
+    @property
     def vnet_id(self) -> str:
-        """The cluster's virtual network, lower case; empty where the file names none."""
-        scope = self.network_scope(self.vnet_resource_group)
-        name = self.vnet_name
-        return scope.id("Microsoft.Network", "virtualNetworks", name).lower() if name else ""
+        """The cluster's virtual network; empty where the file names none."""
+        scope, name = self.network_scope(self.vnet_resource_group), self.vnet_name
+        return scope.id("Microsoft.Network", "virtualNetworks", name) if name else ""
 
 
 OTHERS_KEYS = (
+    "enableIPTagMutationForExistingPublicIP", "enableMigrateToIPBasedBackendPoolAPI",
+    "extendedLocationType", "loadBalancerBackendPoolUpdateIntervalInSeconds",
+    "primaryAvailabilitySetName", "primaryScaleSetName", "privateLinkServiceResourceGroup",
+    "systemTags",
     "aadMSIDataPlaneIdentityPath", "auxiliaryTokenProvider", "availabilitySetsCacheTTLInSeconds",
     "cloudProviderBackoff", "cloudProviderBackoffDuration", "cloudProviderBackoffExponent",
     "cloudProviderBackoffJitter", "cloudProviderBackoffRetries", "cloudProviderRateLimit",
@@ -119,6 +154,15 @@ OTHERS_KEYS = (
     "vmssFlexVMCacheTTLInSeconds", "vmssVirtualMachinesCacheTTLInSeconds",
 )  # fmt: skip
 """Upstream's that say nothing here: how it asks, waits and remembers is its own business."""
+
+
+NOT_SERVED = {
+    "multipleStandardLoadBalancerConfigurations": "one load balancer serves all Services here",
+    "preConfiguredBackendPoolLoadBalancerTypes": "pools are always kept here",
+    "extendedLocationName": "edge zones are not served",
+    "tagsMap": "is not read: write it as tags",
+}
+"""Upstream's that this provider cannot do, and what to say of them."""
 
 
 def spell(name: str) -> str:
@@ -151,6 +195,9 @@ def read_config(
         hints = {key: did_you_mean(key, _known.values()) for key in sorted(unknown)}
         extra = {"path": path, "keys": without_effect, "unknown": hints}
         log.warning("keys of the cloud configuration have no effect", extra=extra)
+    for key, why in NOT_SERVED.items():
+        if root.get(key):
+            reader.faults.add(key, why, "remove it", root.lines[key])
     for key in root.keys() - set(keys_of(AzureConfig, FORM)):
         del root[key]
     config = _with_environment(reader.read(AzureConfig, root, ""))
@@ -238,4 +285,4 @@ CLOUDS: Mapping[str, Endpoints] = {
     "azureusgovernment": _GOVERNMENT,
 }
 """By what upstream's key `cloud` calls them, in lower case."""
-_known = {one.lower(): one for one in (*keys_of(AzureConfig, FORM), *OTHERS_KEYS)}
+_known = {one.lower(): one for one in (*keys_of(AzureConfig, FORM), *OTHERS_KEYS, *NOT_SERVED)}

@@ -27,7 +27,7 @@ class AzureInstances(MachineLookup[Machines, Machine]):
     def __init__(self, api: AzureApi, config: AzureConfig) -> None:
         self._config = config
         self.reader = MachineReader(api, config)
-        vnet, group = config.vnet_id, config.resource_group.lower()
+        vnet, group = config.vnet_id.lower(), config.resource_group.lower()
         self.required_marks = frozenset([f"vnet:{vnet}" if vnet else f"resource-group:{group}"])
 
     def machine_of(self, provider_id: str) -> str:

@@ -152,6 +152,11 @@ class Machines(Listing[str, Machine]):
             for name in machine.names:
                 self.by_name[name].append(machine)
 
+    def interfaces(self) -> list[Json]:
+        """All interfaces that are listed with the machines."""
+        groups = {id(machine.interfaces): machine.interfaces for machine in self.records}
+        return [one for group in groups.values() for one in group.values()]
+
 
 class MachineReader:
     """Lists what is in resource groups; which kinds of machines there are the file says."""

@@ -9,6 +9,7 @@ from ccm.providers.azure.api import QUOTAS, AzureApi
 from ccm.providers.azure.config import FILE, MERGE, AzureConfig, read_config
 from ccm.providers.azure.ids import PROVIDER_IDS
 from ccm.providers.azure.instances import AzureInstances
+from ccm.providers.azure.lb.load_balancers import AzureLoadBalancers
 from ccm.providers.azure.routes import AzureRoutes
 from ccm.providers.azure.volumes import AzureVolumes
 
@@ -18,7 +19,7 @@ SECRET_NAME, SECRET_KEY = ("kube-system", "azure-cloud-provider"), "cloud-config
 
 
 class AzureCloud(CloudProvider):
-    """The machines, routes and disks of one resource group."""
+    """The machines, load balancers, routes and disks of one resource group."""
 
     name = "azure"
     provider_ids = PROVIDER_IDS
@@ -44,6 +45,9 @@ class AzureCloud(CloudProvider):
         api = self._api = AzureApi(config, read, context.gate, context.caller)
         self.instances = instances = AzureInstances(api, config)
         self.volumes = AzureVolumes(api)
+        self.load_balancers = AzureLoadBalancers(
+            api, config, instances, context.cluster_name, context.restricts_annotations
+        )
         if config.route_table_name:
             self.routes = AzureRoutes(api, config, instances)
 

@@ -5,6 +5,7 @@ import json
 import os
 import ssl
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -50,10 +51,15 @@ class Lab:
     def __init__(self, url: str, ca_file: str) -> None:
         self.url, self.ca_file = url, ca_file
         self._context = ssl.create_default_context(cafile=ca_file)
+        self._lock = threading.Lock()
         self._connection: http.client.HTTPSConnection | None = None
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """What it answers; raises `Failed`."""
+        with self._lock:  # tests may ask in threads
+            return self._call(method, path, body)
+
+    def _call(self, method: str, path: str, body: Any) -> Any:
         for connection in (self._connection, None):
             used = connection or http.client.HTTPSConnection(
                 urlsplit(self.url).netloc, timeout=timeout(), context=self._context

@@ -1,23 +1,39 @@
 """The conformance kit's way around the provider: the lab, as its owner."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ccm.cloud.testkit.adapter import CLUSTER, Disk, FaultKind, Machine, ObservedRoute, Owner
+from ccm.cloud.testkit.adapter import (
+    CLUSTER,
+    Disk,
+    FaultKind,
+    Machine,
+    ObservedBalancer,
+    ObservedRoute,
+    Owner,
+    Untestable,
+)
 from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
+from ccm.model.service import HealthCheck, Service
 from ccm.providers.azure import api
 from ccm.providers.azure.instances import AzureInstances
+from ccm.providers.azure.lb.annotations import PREFIX
+from ccm.providers.azure.lb.names import CLUSTER_TAGS, SERVICE_TAGS
+from ccm.providers.azure.lb.plan import FRONTENDS
+from ccm.providers.azure.lb.security_group import destinations
 from ccm.providers.azure.volumes import CSI_DRIVER, AzureVolumes
 from tests.labs.azure.lab import (
     GROUP,
+    NSG,
     OTHER_GROUP,
     REGION,
     SECRET,
     SIZE,
+    SUBNET,
     TABLE,
     Lab,
     path_of,
@@ -43,6 +59,7 @@ class AzureAdapter(PatientAdapter):
     fault_kinds = tuple(FAULTS)
     machine_marks = (f"resource-group:{GROUP}",)
     secrets = (SECRET,)
+    has_node_ports = False
     reads_per_batch = 3  # machines, their states and their interfaces
 
     def __init__(self) -> None:
@@ -158,6 +175,83 @@ class AzureAdapter(PatientAdapter):
         body = {"properties": {"nextHopType": "VirtualAppliance", **properties}}
         self.lab.put(f"routeTables/{TABLE}/routes", name, body)
 
+    # Balancers
+
+    def _balancers(self) -> list[Json]:
+        return list(self.lab.objects("loadBalancers").values())
+
+    def list_balancers(self) -> Sequence[ObservedBalancer]:
+        state = self.lab.state()
+        found = list[ObservedBalancer]()
+        for balancer in self._balancers():
+            properties = balancer["properties"]
+            names = {one["name"][:32] for one in properties.get("frontendIPConfigurations", [])}
+            found += [observed(name, balancer, state) for name in sorted(names)]
+        return found
+
+    def balancer_resources(self) -> Collection[str]:
+        found = [one["id"] for one in self._balancers()]
+        for balancer in self._balancers():
+            for kind in ("frontendIPConfigurations", "loadBalancingRules", "probes"):
+                found += [one["id"] for one in balancer["properties"].get(kind, [])]
+        found += self.lab.objects("publicIPAddresses")
+        rules = self.lab.get("networkSecurityGroups", NSG)["properties"].get("securityRules", [])
+        return [*found, *(one["name"] for one in rules)]
+
+    def create_foreign_balancer(self, name: str, service: Service, owner: Owner) -> None:
+        if owner is Owner.OTHER_CLUSTER and service.name == "web":
+            raise Untestable("other clusters have load balancers of their own")
+        if service.name == "web":
+            raise Untestable("a frontend of the Service's UID is upstream's mark")
+        tags = {
+            Owner.NOBODY: {},
+            Owner.OTHER_CLUSTER: {CLUSTER_TAGS[0]: "another", SERVICE_TAGS[0]: "default/x"},
+            Owner.OTHER_SERVICE: {CLUSTER_TAGS[0]: CLUSTER, SERVICE_TAGS[0]: "default/x"},
+        }[owner]
+        address = {"publicIPAllocationMethod": "Static"}
+        body = {"sku": {"name": "Standard"}, "properties": address, "tags": tags}
+        made = self.lab.put("publicIPAddresses", f"foreign-{name}", body)
+        frontend = {"name": name, "properties": {"publicIPAddress": {"id": made["id"]}}}
+        balancer = {"sku": {"name": "Standard"}, "properties": {FRONTENDS: [frontend]}}
+        self.lab.put(
+            "loadBalancers", "another" if owner is Owner.OTHER_CLUSTER else "by-hand", balancer
+        )
+
+    def references_to(self, name: str) -> Sequence[tuple[Mapping[str, str], Json]]:
+        made = self.lab.get("publicIPAddresses", f"foreign-{name}")
+        ip = made["properties"]["ipAddress"]
+        return [
+            ({f"{PREFIX}pip-name": made["name"]}, {}),
+            ({f"{PREFIX}load-balancer-ipv4": ip}, {}),
+            ({}, {"loadBalancerIP": ip}),
+        ]
+
+    def annotation_sets(self) -> Sequence[Mapping[str, str]]:
+        return [
+            {PREFIX + key: value for key, value in one.items()}
+            for one in (
+                {"load-balancer-internal": "true"},
+                {"load-balancer-internal": "true", "load-balancer-internal-subnet": SUBNET},
+                {"dns-label-name": "kit-label"},
+                {"load-balancer-tcp-idle-timeout": "10"},
+                {"load-balancer-health-probe-protocol": "http"},
+                {"load-balancer-health-probe-interval": "10"},
+                {"load-balancer-disable-tcp-reset": "true"},
+                {"disable-load-balancer-floating-ip": "true"},
+                {"allowed-service-tags": "AzureCloud"},
+                {"allowed-ip-ranges": "192.0.2.0/24"},
+                {"pip-tags": "team=blue"},
+            )
+        ]
+
+    def free_ip(self) -> str:
+        body = {
+            "sku": {"name": "Standard"},
+            "properties": {"publicIPAllocationMethod": "Static"},
+        }
+        made = self.lab.put("publicIPAddresses", "free", body)
+        return str(made["properties"]["ipAddress"])
+
     # Volumes
 
     def create_volume(self, source: str) -> Disk:
@@ -189,5 +283,55 @@ def without_etags(record: Any) -> Any:
     if isinstance(record, list):
         return [without_etags(one) for one in record]
     if isinstance(record, dict):
-        return {key: without_etags(one) for key, one in record.items() if key != "etag"}
+        kept = {key: one for key, one in record.items() if key != "etag" and one != []}
+        return {key: without_etags(one) for key, one in kept.items()}
     return record
+
+
+def observed(name: str, balancer: Json, state: Json) -> ObservedBalancer:
+    """What the kit wants to know of one Service's parts."""
+    properties, objects = balancer["properties"], state["objects"]
+    frontends = [one for one in properties[FRONTENDS] if one["name"].startswith(name)]
+    rules = [
+        one for one in properties.get("loadBalancingRules", []) if one["name"].startswith(name)
+    ]
+    probes = {one["id"].lower(): one["properties"] for one in properties.get("probes", [])}
+    pools = {one["properties"]["backendAddressPool"]["id"].lower() for one in rules}
+    nics = [
+        one["id"].lower().partition("/ipconfigurations/")[0]
+        for pool in pools
+        for one in state["members"].get(pool, [])
+    ]
+    machines = {objects[nic]["properties"]["virtualMachine"]["id"] for nic in nics}
+    addresses, families = set[str](), set[str]()
+    for one in frontends:
+        public = one["properties"].get("publicIPAddress")
+        record = objects[public["id"].lower()]["properties"] if public else one["properties"]
+        address = record.get("ipAddress") or record["privateIPAddress"]
+        addresses.add(address)
+        families.add("IPv6" if ":" in address else "IPv4")
+    group = objects[path_of("networkSecurityGroups", NSG).lower()]
+    sources = set[str]()
+    for rule in group["properties"].get("securityRules", []):
+        if destinations(rule) & addresses:
+            given = rule["properties"]
+            listed = given.get("sourceAddressPrefixes") or [given["sourceAddressPrefix"]]
+            sources |= {*listed} - {"Internet"}
+    checks = [
+        probes[one["properties"]["probe"]["id"].lower()]
+        for one in rules
+        if "probe" in one["properties"]
+    ]
+    http = [one for one in checks if one["protocol"] == "Http"]
+    return ObservedBalancer(
+        name=name,
+        listeners=frozenset(
+            (one["properties"]["protocol"].upper(), one["properties"]["frontendPort"], 0)
+            for one in rules
+        ),
+        backends=frozenset(f"azure://{one}" for one in machines),
+        source_ranges=frozenset(sources),
+        health_check=HealthCheck(http[0]["port"], http[0]["requestPath"]) if http else None,
+        has_affinity=any(one["properties"]["loadDistribution"] == "SourceIP" for one in rules),
+        families=frozenset(families),
+    )

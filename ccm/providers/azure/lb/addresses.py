@@ -1,0 +1,219 @@
+"""Public addresses of load balancers: made for a Service and marked as its own, or somebody's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.cloud.shared_read import SharedRead
+from ccm.errors import Refused
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.ids import NETWORK, Scope, id_of, name_of, properties_of, same
+from ccm.providers.azure.lb.names import CLUSTER_TAGS, DNS_TAGS, SERVICE_TAGS
+from ccm.providers.azure.lb.plan import covers
+from ccm.providers.azure.lb.request import BalancerRequest
+from ccm.providers.azure.shared_writes import SharedResource
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose an address is, by its tags: a Service of the cluster by `namespace/name`."""
+
+    cluster: str
+    service: str
+
+    def is_of(self, record: Json) -> bool:
+        """Whether it was made for a Service of this cluster, and this is one of those that use it.
+
+        Old controllers have not written the cluster.
+        """
+        cluster = tag_of(record, CLUSTER_TAGS)
+        is_ours = same(cluster, self.cluster) or not cluster
+        return is_ours and any(same(one, self.service) for one in services_of(record))
+
+
+def tag_of(record: Json, names: Sequence[str]) -> str:
+    """The value of the first of these tags that there is."""
+    tags = {key.lower(): value for key, value in mapping(record.get("tags")).items()}
+    return next((text(tags[name]) for name in names if tags.get(name)), "")
+
+
+def services_of(record: Json) -> list[str]:
+    """The Services that use an address which a controller made."""
+    return [one.strip() for one in tag_of(record, SERVICE_TAGS).split(",") if one.strip()]
+
+
+def ip_of(record: Json) -> str:
+    return text(properties_of(record).get("ipAddress"))
+
+
+class PublicAddresses:
+    """Reads a list of a group, and writes one address at a time."""
+
+    def __init__(
+        self, api: AzureApi, config: AzureConfig, cluster: str, restricts: bool = False
+    ) -> None:
+        self._api, self._config, self._cluster = api, config, cluster
+        self._restricts = restricts  # whether Services may have addresses made for them only
+        self._lists: dict[str, SharedRead[list[Json]]] = {}
+        self._zones: list[str] | None = None
+
+    async def list(self, group: str) -> Sequence[Json]:
+        """All of a resource group; the cluster's where it is empty."""
+        scope = self._scope(group)
+        if scope.group not in self._lists:
+            path = scope.id(NETWORK, "publicIPAddresses")
+            self._lists[scope.group] = SharedRead(
+                lambda: self._api.list("ListPublicAddresses", path)
+            )
+        return await self._lists[scope.group]()
+
+    def owner(self, request: BalancerRequest) -> Owner:
+        return Owner(self._cluster, request.service.key)
+
+    async def ensure(self, request: BalancerRequest, family: str, listed: Sequence[Json]) -> Json:
+        """The address of one family as the Service wants it; raises `Refused`."""
+        asked, fixed = request.public[family], request.fixed.get(family, "")
+        if asked.name or fixed:
+            found = [one for one in listed if _is_asked(one, asked.name, fixed)]
+            if not found:
+                what = f"public address {asked.name or fixed}"
+                raise Refused(f"there is no {what} in resource group {self._group_of(request)}")
+            record, name = found[0], text(found[0].get("name"))
+            self._check_free(request, record)
+        else:
+            name = request.names.address(family, name_of(asked.prefix))
+            same_name = [one for one in listed if same(text(one.get("name")), name)]
+            record = same_name[0] if same_name else {}
+            if record and not self.owner(request).is_of(record):
+                raise Refused(
+                    f"public address {name} is not marked as Service {request.service.key}'s"
+                )
+        wanted = await self._wanted(request, family, record, name, is_new=not record)
+        if record and covers(record, wanted) and not self._lacks_dns(request, record, wanted):
+            return record
+        resource = SharedResource(self._api, "PublicAddress", self._path(request, name), {})
+        written = await resource.change(lambda there: _change(there, wanted))
+        return written or {}
+
+    def _check_free(self, request: BalancerRequest, record: Json) -> None:
+        """Raise `Refused` for another cluster's; where Services are restricted, for any other's."""
+        cluster, name = tag_of(record, CLUSTER_TAGS), text(record.get("name"))
+        if cluster and not same(cluster, self._cluster):
+            raise Refused(f"public address {name} is of cluster {cluster}")
+        if self._restricts and not self.owner(request).is_of(record):
+            raise Refused(f"public address {name} was not made for Service {request.service.key}")
+
+    async def release(
+        self, owner: Owner, group: str, kept: Sequence[str], listed: Sequence[Json]
+    ) -> None:
+        """Delete what was made for the Service and is not kept; take its name off shared ones."""
+        for record in listed:
+            if not owner.is_of(record) or any(same(id_of(record), one) for one in kept):
+                continue
+            others = [one for one in services_of(record) if not same(one, owner.service)]
+            path = self._scope(group).id(NETWORK, "publicIPAddresses", text(record.get("name")))
+            if not others:
+                await self._api.delete("DeletePublicAddress", path)
+                continue
+            tags = {SERVICE_TAGS[0]: ",".join(others)}
+            resource = SharedResource(self._api, "PublicAddress", path, None)
+            await resource.change(lambda there, tags=tags: _change(there, {"tags": tags}))  # type: ignore[misc]
+
+    async def zones(self) -> Sequence[str]:
+        """The region's zones, which new addresses and frontends are in, as upstream's."""
+        if self._zones is None:
+            path = f"/subscriptions/{self._config.network_subscription}/providers/Microsoft.Compute"
+            answer = await self._api.get("GetZones", path)
+            region = self._config.location.replace(" ", "").lower()
+            found = [
+                text(zone)
+                for kind in objects(answer.get("resourceTypes"))
+                if text(kind.get("resourceType")) == "virtualMachines"
+                for one in objects(kind.get("zoneMappings"))
+                if text(one.get("location")).replace(" ", "").lower() == region
+                for zone in one.get("zones") or ()
+            ]
+            self._zones = sorted(found)
+        return self._zones
+
+    async def _wanted(
+        self, request: BalancerRequest, family: str, record: Json, name: str, *, is_new: bool
+    ) -> Json:
+        """What has to be true of it; of one that the Service did not make only its DNS label."""
+        annotations, service = request.annotations, request.service.key
+        wanted: Json = {}
+        if is_new or services_of(record):
+            users = services_of(record)
+            users += [] if any(same(one, service) for one in users) else [service]
+            tags = {**self._config.resource_tags, **annotations.pairs("pip-tags")}
+            wanted["tags"] = tags | {SERVICE_TAGS[0]: ",".join(users)}
+        if is_new:
+            wanted["tags"][CLUSTER_TAGS[0]] = self._cluster
+            zones = await self.zones()
+            wanted |= {
+                "location": self._config.location,
+                "sku": {"name": "Standard"},
+                **({"zones": [*zones]} if zones else {}),
+                "properties": {
+                    "publicIPAllocationMethod": "Static",
+                    "publicIPAddressVersion": family,
+                },
+            }
+            if prefix := request.public[family].prefix:
+                wanted["properties"]["publicIPPrefix"] = {"id": prefix}
+            if ip_tags := annotations.pairs("pip-ip-tags"):
+                listed = [{"ipTagType": key, "tag": value} for key, value in ip_tags.items()]
+                wanted["properties"]["ipTags"] = listed
+        if annotations.has("dns-label-name"):
+            label = annotations.text("dns-label-name").lower()
+            there = text(mapping(properties_of(record).get("dnsSettings")).get("domainNameLabel"))
+            user = tag_of(record, DNS_TAGS)
+            if there and user and not same(user, service):
+                raise Refused(f"public address {name} has the DNS label of Service {user}")
+            if there and not user and not same(there, label):
+                raise Refused(f"public address {name} has the DNS label {there!r} already")
+            if label or there:
+                wanted.setdefault("properties", {})["dnsSettings"] = (
+                    {"domainNameLabel": label} if label else None
+                )
+                wanted.setdefault("tags", {})[DNS_TAGS[0]] = service if label else None
+        return wanted
+
+    def _lacks_dns(self, request: BalancerRequest, record: Json, wanted: Json) -> bool:
+        """Whether a label is left that the Service set and does not ask for any more."""
+        is_ours = same(tag_of(record, DNS_TAGS), request.service.key)
+        if not is_ours or request.annotations.has("dns-label-name"):
+            return False
+        wanted.setdefault("properties", {})["dnsSettings"] = None
+        wanted.setdefault("tags", {})[DNS_TAGS[0]] = None
+        return True
+
+    def _group_of(self, request: BalancerRequest) -> str:
+        return (
+            request.annotations.text("load-balancer-resource-group") or self._config.resource_group
+        )
+
+    def _scope(self, group: str) -> Scope:
+        return self._config.network_scope(group.lower() or self._config.resource_group.lower())
+
+    def _path(self, request: BalancerRequest, name: str) -> str:
+        scope = self._config.network_scope(self._group_of(request))
+        return scope.id(NETWORK, "publicIPAddresses", name)
+
+
+def _is_asked(record: Json, name: str, ip: str) -> bool:
+    return same(text(record.get("name")), name) if name else ip_of(record) == ip
+
+
+def _change(record: Json, wanted: Mapping[str, object]) -> None:
+    """Write what is wanted over a record, part by part; None takes a part away."""
+    for key, value in wanted.items():
+        there = record.get(key)
+        if isinstance(value, dict) and (isinstance(there, dict) or there is None):
+            record[key] = dict(there or {})
+            _change(record[key], value)
+        elif value is None:
+            record.pop(key, None)
+        else:
+            record[key] = value

@@ -1,0 +1,151 @@
+"""Annotations of Services for Azure, as upstream reads them; what is wrong is refused."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ccm.errors import Refused
+from ccm.model.cloud import Network, read_network
+
+PREFIX = "service.beta.kubernetes.io/azure-"
+PORT_PREFIX = "service.beta.kubernetes.io/port_"
+INTERNAL = f"{PREFIX}load-balancer-internal"
+MOST_PROBE_SECONDS = 120  # interval times number, which Azure does not take
+
+KNOWN = frozenset(
+    {
+        "additional-public-ips",
+        "allowed-ip-ranges",
+        "allowed-service-tags",
+        "deny-all-except-load-balancer-source-ranges",
+        "disable-load-balancer-floating-ip",
+        "disable-load-balancer-nsg-rule",
+        "dns-label-name",
+        "load-balancer-disable-tcp-reset",
+        "load-balancer-enable-high-availability-ports",
+        "load-balancer-health-probe-interval",
+        "load-balancer-health-probe-num-of-probe",
+        "load-balancer-health-probe-protocol",
+        "load-balancer-health-probe-request-path",
+        "load-balancer-internal",
+        "load-balancer-internal-subnet",
+        "load-balancer-ipv4",
+        "load-balancer-ipv6",
+        "load-balancer-resource-group",
+        "load-balancer-tcp-idle-timeout",
+        "pip-ip-tags",
+        "pip-name",
+        "pip-name-ipv6",
+        "pip-prefix-id",
+        "pip-prefix-id-ipv6",
+        "pip-tags",
+    }
+)
+WITHOUT_EFFECT = {
+    "load-balancer-mode": "it is of basic load balancers, which Azure has retired",
+    "shared-securityrule": "rules are shared wherever sources and ports are the same",
+}
+NOT_SERVED = {
+    "pls-create": "private link services are not made here",
+    "load-balancer-configurations": "one load balancer serves all Services",
+}
+OUTREACHING = (
+    "additional-public-ips",
+    "disable-load-balancer-nsg-rule",
+    "load-balancer-internal-subnet",
+    "load-balancer-resource-group",
+    "pip-name",
+    "pip-name-ipv6",
+    "pip-prefix-id",
+    "pip-prefix-id-ipv6",
+)
+"""By which a Service reaches networks and addresses that are not its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """Those of one Service; `warnings` grow with what has no effect."""
+
+    values: Mapping[str, str]
+    warnings: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Warn of what has no effect; raise `Refused` for what this provider cannot do."""
+        for name, why in NOT_SERVED.items():
+            if self.text(name) and (name != "pls-create" or self.is_true(name)):
+                raise Refused(f"annotation {PREFIX}{name}: {why}")
+        for key in sorted(self.values):
+            name = key.removeprefix(PREFIX)
+            if key.startswith(PREFIX) and name not in KNOWN and name not in NOT_SERVED:
+                why = WITHOUT_EFFECT.get(name, "it is not known")
+                if not name.startswith("pls-"):
+                    self.warnings.append(f"annotation {key} has no effect: {why}")
+
+    def has(self, name: str) -> bool:
+        return PREFIX + name in self.values
+
+    def text(self, name: str) -> str:
+        """The value, without blanks around it; empty without one."""
+        return str(self.values.get(PREFIX + name) or "").strip()
+
+    def is_true(self, name: str) -> bool:
+        return self.text(name).lower() == "true"
+
+    def items(self, name: str) -> list[str]:
+        """What a comma separates."""
+        return [one.strip() for one in self.text(name).split(",") if one.strip()]
+
+    def pairs(self, name: str) -> dict[str, str]:
+        """`key=value` items, as upstream; what is none is left out with a warning."""
+        found = {}
+        for item in self.items(name):
+            key, equals, value = item.partition("=")
+            if equals and key.strip() and "=" not in value:
+                found[key.strip()] = value.strip()
+            else:
+                self.warnings.append(f"annotation {PREFIX}{name}: {item!r} is not key=value")
+        return found
+
+    def networks(self, name: str) -> list[Network]:
+        """A list of networks; raises `Refused`."""
+        found = [read_network(one) for one in self.items(name)]
+        if None in found:
+            raise Refused(
+                f"annotation {PREFIX}{name}: {self.text(name)!r} is not a list of networks"
+            )
+        return [one for one in found if one]
+
+    def number(self, name: str, least: int, most: int, default: int) -> int:
+        """A whole number; raises `Refused`."""
+        return _number(PREFIX + name, self.values.get(PREFIX + name), least, most, default)
+
+    def of_port(self, port: int, name: str) -> str:
+        """The value for a port; empty without one."""
+        return str(self.values.get(f"{PORT_PREFIX}{port}_{name}") or "").strip()
+
+    def is_port_true(self, port: int, name: str) -> bool:
+        return self.of_port(port, name).lower() == "true"
+
+    def probe_number(self, port: int, name: str, least: int, default: int) -> int:
+        """Of a port, else of the Service."""
+        usual = self.number(
+            f"load-balancer-health-probe-{name}", least, MOST_PROBE_SECONDS, default
+        )
+        key = f"{PORT_PREFIX}{port}_health-probe_{name}"
+        return _number(key, self.values.get(key), least, MOST_PROBE_SECONDS, usual)
+
+    def probe_text(self, port: int, name: str) -> str:
+        """Of a port, else of the Service."""
+        return self.of_port(port, f"health-probe_{name}") or self.text(
+            f"load-balancer-health-probe-{name}"
+        )
+
+
+def _number(key: str, value: object, least: int, most: int, default: int) -> int:
+    if value is None:
+        return default
+    given = str(value).strip()
+    if not (
+        given.isascii() and given.isdecimal() and len(given) < 10 and least <= int(given) <= most
+    ):
+        raise Refused(f"annotation {key}: {given!r} is not a whole number from {least} to {most}")
+    return int(given)

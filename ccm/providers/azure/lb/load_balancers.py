@@ -1,0 +1,349 @@
+"""Load balancers for Services: one for the cluster's public ones, and one for the internal ones.
+
+Each Service has parts in them by upstream's names. What is there is read once for all Services that
+come together; whoever has to write reads the resource again, and writes it with its ETag.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ccm.cloud.shared_read import SharedRead
+from ccm.errors import Refused, RetryAfter, warnings_as_notes
+from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
+from ccm.model.objects import Json, Node, objects, text
+from ccm.model.service import Feature, Service
+from ccm.providers.azure import ids
+from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.instances import AzureInstances
+from ccm.providers.azure.lb import plan, security_group
+from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, services_of
+from ccm.providers.azure.lb.annotations import OUTREACHING, PREFIX
+from ccm.providers.azure.lb.members import Members, backends
+from ccm.providers.azure.lb.names import BASE, INTERNAL_SUFFIX, IPV6, Names, pool_of, uid_of
+from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
+from ccm.providers.azure.lb.request import BalancerRequest, additional_ips, read_request
+from ccm.providers.azure.lb.security_group import Access
+from ccm.providers.azure.machines import Machine, Machines, together
+from ccm.providers.azure.shared_writes import SharedResource
+
+NO_FLOATING = f"{PREFIX}disable-load-balancer-floating-ip"
+NO_ADDRESS_RETRY = 2.0  # seconds
+SECURITY_PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "all": "*"}
+
+Balancers = Mapping[bool, Json]
+"""The load balancers that are there, by whether they are the internal one."""
+
+
+class AzureLoadBalancers:
+    """The Services of the cluster of this name."""
+
+    supported_features = frozenset(Feature)
+    privileged_annotations = frozenset(PREFIX + one for one in OUTREACHING)
+
+    def __init__(
+        self,
+        api: AzureApi,
+        config: AzureConfig,
+        instances: AzureInstances,
+        cluster: str,
+        restricts: bool = False,
+    ) -> None:
+        self._api, self._config, self._cluster = api, config, cluster
+        self._instances = instances
+        scope = config.network_scope(config.load_balancer_resource_group)
+        name, empty = config.load_balancer_name or cluster, self._empty()
+        self._list_path = scope.id(ids.NETWORK, "loadBalancers")
+        self._resources = {
+            is_internal: SharedResource(
+                api, "LoadBalancer", f"{self._list_path}/{name}{suffix}", empty, plan.is_used
+            )
+            for is_internal, suffix in ((False, ""), (True, INTERNAL_SUFFIX))
+        }
+        group = config.network_scope(config.security_group_resource_group)
+        path = group.id(ids.NETWORK, "networkSecurityGroups", config.security_group_name)
+        self._group = SharedResource(api, "SecurityGroup", path, None)
+        self._addresses = PublicAddresses(api, config, cluster, restricts)
+        self._members = Members(api, config)
+        self._balancers = SharedRead(self._read_balancers)
+        self._machines = SharedRead(self._read_machines)
+        self._read_group = SharedRead(self._group.read)
+
+    # The interface
+
+    def name_for(self, service: Service) -> str:
+        return service.default_balancer_name
+
+    async def get(self, service: Service) -> Balancer | None:
+        names, balancers = Names(self._cluster, service), await self._balancers()
+        frontends = [one for found in balancers.values() for one in own_frontends(found, names)]
+        if not frontends:
+            return None
+        addresses = await self._addresses_of(frontends, service)
+        return Balancer(names.base, tuple(Ingress(ip=one) for one in addresses))
+
+    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
+        request = read_request(service, self._config, self._cluster)
+        with warnings_as_notes(request):
+            return await self._ensure(request, nodes)
+
+    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
+        names, balancers = Names(self._cluster, service), await self._balancers()
+        own = {key: one for key, one in balancers.items() if own_frontends(one, names)}
+        if not own:
+            raise Refused(f"Service {service.key} has no load balancer")
+        if service.annotations.get(NO_FLOATING) == "true":  # the security group names machines
+            await self.ensure(service, nodes)
+            return
+        machines = await self._machines_of(nodes)
+        wanted = backends(nodes, machines, self._config)
+        for is_internal, balancer in own.items():
+            await self._join(service, is_internal, balancer, wanted, machines)
+
+    async def delete(self, service: Service) -> None:
+        """The security group first, while the addresses are known; the public ones last."""
+        names, balancers = Names(self._cluster, service), await self._balancers()
+        owner, group = Owner(self._cluster, service.key), _group_of(service)
+        listed = await self._addresses.list(group)
+        frontends = [one for found in balancers.values() for one in own_frontends(found, names)]
+        addresses = {*_addresses_in(frontends, listed)}
+        addresses |= {ip_of(one) for one in listed if owner.is_of(one)} - {""}
+        if service.annotations.get(NO_FLOATING) == "true":
+            machines = (await self._machines()).records
+            addresses = {one for machine in machines for one in machine.private}
+        kept = _kept(balancers, names, frontends)
+        await self._open(None, addresses, (), kept, [])
+        for is_internal, balancer in balancers.items():
+            if own_frontends(balancer, names) or _has_own(balancer, names):
+                await self._resources[is_internal].change(lambda one: plan.remove(one, names))
+        await self._addresses.release(owner, group, (), listed)
+
+    async def owned(self) -> Sequence[OwnedBalancer]:
+        """By the names of frontends, which begin with the UID but for its last character."""
+        balancers = await self._balancers()
+        listed = await self._addresses.list("") if balancers else ()
+        services = {ids.id_of(one).lower(): services_of(one) for one in listed}
+        found = dict[str, OwnedBalancer]()
+        for balancer in balancers.values():
+            for one in objects(ids.properties_of(balancer).get(plan.FRONTENDS)):
+                if match := BASE.match(text(one.get("name"))):
+                    public = ids.key_of(ids.properties_of(one).get("publicIPAddress"))
+                    used = services.get(public, [])
+                    service = used[0] if len(used) == 1 else ""
+                    base = match[0].lower()
+                    found[base] = OwnedBalancer(base, uid_of(base), service)
+        return list(found.values())
+
+    # What is done
+
+    async def _ensure(self, request: BalancerRequest, nodes: Sequence[Node]) -> Balancer:
+        names, group = request.names, _group_of(request.service)
+        reads: list[Any] = await together(
+            self._balancers(), self._machines_of(nodes), self._addresses.list(group)
+        )
+        balancers, machines, listed = reads
+        before = [one for found in balancers.values() for one in own_frontends(found, names)]
+        public = {
+            family: await self._addresses.ensure(request, family, listed)
+            for family in request.public
+        }
+        planned = await self._plan(request, public, balancers.get(request.is_internal))
+        balancer = await self._write(planned, balancers.get(request.is_internal))
+        wanted = backends(nodes, machines, self._config)
+        await self._join(request.service, request.is_internal, balancer, wanted, machines)
+        addresses = [
+            _address_of(planned, balancer, one, public.get(one)) for one in request.families
+        ]
+        stale = {*_addresses_in(before, listed)} - {*addresses}
+        await self._admit(request, addresses, stale, wanted, balancers, balancer)
+        other = balancers.get(not request.is_internal)
+        if other and (own_frontends(other, names) or _has_own(other, names)):
+            resource = self._resources[not request.is_internal]
+            await resource.change(lambda one: plan.remove(one, names))
+        used = [ids.id_of(one) for one in public.values()]
+        await self._addresses.release(self._addresses.owner(request), group, used, listed)
+        served = [*addresses, *additional_ips(request.annotations)]
+        return Balancer(
+            names.base, tuple(Ingress(ip=one) for one in served), tuple(request.warnings)
+        )
+
+    async def _plan(
+        self, request: BalancerRequest, public: Mapping[str, Json], balancer: Json | None
+    ) -> BalancerPlan:
+        has_new = request.is_internal and not own_frontends(balancer or {}, request.names)
+        return BalancerPlan(
+            id=self._resources[request.is_internal].path,
+            cluster=self._cluster,
+            request=request,
+            public={family: ids.id_of(one) for family, one in public.items()},
+            subnet=f"{self._config.vnet_id}/subnets/{request.subnet}",
+            zones=await self._addresses.zones() if has_new else (),
+        )
+
+    async def _write(self, planned: BalancerPlan, there: Json | None) -> Json:
+        """The load balancer with the Service's parts; what is right is not written."""
+        copy = deepcopy(there) if there else self._empty()
+        planned.apply(copy)
+        has_failed = there and ids.properties_of(there).get("provisioningState") == "Failed"
+        if there and copy == there and not has_failed:
+            return there
+        resource = self._resources[planned.request.is_internal]
+        return await resource.change(planned.apply) or {}
+
+    async def _join(
+        self,
+        service: Service,
+        is_internal: bool,
+        balancer: Json,
+        wanted: Mapping[str, Machine],
+        machines: Machines,
+    ) -> None:
+        pools = objects(ids.properties_of(balancer).get(plan.POOLS))
+        for family in service.ip_families:
+            version, name = 6 if family == IPV6 else 4, pool_of(self._cluster, family)
+            pool = next(one for one in pools if ids.same(text(one.get("name")), name))
+            if self._members.are_right(pool, wanted, version):
+                continue
+            pool_id = f"{self._resources[is_internal].path}/{plan.POOLS}/{name}"
+            if self._config.has_ip_pools:
+                await self._members.join_by_address(pool_id, wanted, version)
+            else:
+                await self._members.join_by_interface(pool_id, wanted, machines, version)
+
+    async def _admit(
+        self,
+        request: BalancerRequest,
+        addresses: Sequence[str],
+        stale: Collection[str],
+        wanted: Mapping[str, Machine],
+        balancers: Balancers,
+        balancer: Json,
+    ) -> None:
+        """Let clients reach the Service's addresses, or the machines' where none floats."""
+        if not request.is_floating:
+            stale = {*stale, *addresses}
+            addresses = sorted({ip for machine in wanted.values() for ip in machine.private})
+        addresses = [*addresses, *additional_ips(request.annotations)]
+        access = Access(request.sources, request.security_ports(), request.denies_others)
+        is_off = request.annotations.is_true("disable-load-balancer-nsg-rule")
+        seen = {**balancers, request.is_internal: balancer}
+        kept = _kept(seen, request.names, own_frontends(balancer, request.names))
+        await self._open(
+            None if is_off else access, addresses, stale, kept, request.annotations.warnings
+        )
+
+    async def _open(
+        self,
+        access: Access | None,
+        addresses: Collection[str],
+        stale: Collection[str],
+        kept: Mapping[str, Collection[str]],
+        warnings: list[str],
+    ) -> None:
+        if not self._config.security_group_name:
+            return
+        group = await self._read_group()
+        if group is None:
+            name = self._config.security_group_name
+            warnings.append(f"security group {name} is missing: no client is let in")
+            return
+
+        def edit(one: Json) -> None:
+            security_group.apply(one, access, addresses, stale, kept)
+
+        copy = deepcopy(group)
+        edit(copy)
+        if copy != group:
+            await self._group.change(edit)
+
+    # Reads
+
+    async def _read_balancers(self) -> Balancers:
+        listed = await self._api.list("ListLoadBalancers", self._list_path)
+        paths = {one.path.lower(): is_internal for is_internal, one in self._resources.items()}
+        return {paths[ids.key_of(one)]: one for one in listed if ids.key_of(one) in paths}
+
+    async def _read_machines(self) -> Machines:
+        group = self._config.resource_group.lower()
+        found = await self._instances.reader.read([group])
+        if error := found.unread.get(group):
+            raise error
+        return found
+
+    async def _machines_of(self, nodes: Sequence[Node]) -> Machines:
+        """Those of the cluster's group, and of others where Nodes name them; all, or it raises."""
+        group = self._config.resource_group.lower()
+        scopes = {ids.scope_of(ids.machine_of(node.provider_id)) for node in nodes}
+        if all(scope is None or scope.group == group for scope in scopes):
+            return await self._machines()
+        found = await self._instances.read(nodes)
+        for error in found.unread.values():
+            raise error
+        return found
+
+    async def _addresses_of(self, frontends: Sequence[Json], service: Service) -> list[str]:
+        is_public = any("publicIPAddress" in ids.properties_of(one) for one in frontends)
+        listed = await self._addresses.list(_group_of(service)) if is_public else ()
+        return _addresses_in(frontends, listed)
+
+    def _empty(self) -> Json:
+        tags = self._config.resource_tags
+        found: Json = {
+            "location": self._config.location,
+            "sku": {"name": "Standard"},
+            "properties": {},
+        }
+        return found | ({"tags": tags} if tags else {})
+
+
+def _group_of(service: Service) -> str:
+    """The resource group of its public addresses; empty for the cluster's."""
+    return text(service.annotations.get(f"{PREFIX}load-balancer-resource-group")).strip()
+
+
+def _has_own(balancer: Json, names: Names) -> bool:
+    parts = (*objects(ids.properties_of(balancer).get(plan.RULES)),)
+    parts += (*objects(ids.properties_of(balancer).get(plan.PROBES)),)
+    return any(names.is_own(text(one.get("name"))) for one in parts)
+
+
+def _addresses_in(frontends: Sequence[Json], listed: Sequence[Json]) -> list[str]:
+    """The addresses of frontends, public ones by a list of those."""
+    public = {ids.key_of(one): ip_of(one) for one in listed}
+    found = list[str]()
+    for one in frontends:
+        properties = ids.properties_of(one)
+        address = public.get(ids.key_of(properties.get("publicIPAddress")))
+        found.append(address or text(properties.get("privateIPAddress")))
+    return [one for one in found if one]
+
+
+def _address_of(planned: BalancerPlan, balancer: Json, family: str, public: Json | None) -> str:
+    """What clients reach of one family; raises `RetryAfter` while Azure has given none."""
+    name = planned.request.names.frontend(family)
+    frontends = objects(ids.properties_of(balancer).get(plan.FRONTENDS))
+    own = [one for one in frontends if ids.same(text(one.get("name")), name)]
+    shared = planned.shared_frontend(balancer, family)
+    private = ids.properties_of((own or [shared or {}])[0]).get("privateIPAddress")
+    address = ip_of(public) if public else text(private)
+    if not address:
+        raise RetryAfter(f"frontend {name} has no address yet", NO_ADDRESS_RETRY)
+    return address
+
+
+def _kept(balancers: Balancers, names: Names, frontends: Sequence[Json]) -> dict[str, set[str]]:
+    """Ports by protocol that other Services have on the same addresses.
+
+    Those are of the same frontends, or of machines, where an address does not float.
+    """
+    keys, found = {ids.key_of(one) for one in frontends}, dict[str, set[str]]()
+    for balancer in balancers.values():
+        for rule in objects(ids.properties_of(balancer).get(plan.RULES)):
+            properties = ids.properties_of(rule)
+            is_shared = ids.key_of(properties.get("frontendIPConfiguration")) in keys
+            floats = properties.get("enableFloatingIP") is True
+            if not names.is_own(text(rule.get("name"))) and (is_shared or not floats):
+                protocol = SECURITY_PROTOCOLS.get(text(properties.get("protocol")).lower(), "*")
+                found.setdefault(protocol, set()).add(str(properties.get("backendPort")))
+    return found

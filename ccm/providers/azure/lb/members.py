@@ -1,0 +1,154 @@
+"""The machines behind a load balancer: by their interface, or by their address."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
+from ipaddress import ip_address
+
+from ccm.cloud.machines import verify_complete
+from ccm.errors import CloudError, NotFound, Refused
+from ccm.model.objects import Json, Node, objects, text
+from ccm.providers.azure import ids
+from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.machines import Machine, Machines
+from ccm.providers.azure.shared_writes import SharedResource
+
+CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+MEMBERS = "loadBalancerBackendAddressPools"  # of an IP configuration
+ADDRESSES = "loadBalancerBackendAddresses"  # of a pool
+
+
+def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> dict[str, Machine]:
+    """The machines of Nodes, by name; those of the control plane only if configured so."""
+    found = dict[str, Machine]()
+    for node in nodes:
+        is_left_out = any(label in node.labels for label in CONTROL_PLANE)
+        machine = machines.by_id.get(ids.machine_of(node.provider_id))
+        if machine and not (is_left_out and config.exclude_master_from_standard_lb):
+            found[node.name] = machine
+    return found
+
+
+class Members:
+    """Joins machines to pools; one at a time works on one load balancer's."""
+
+    def __init__(self, api: AzureApi, config: AzureConfig) -> None:
+        self._api, self._config = api, config
+        self._lock = asyncio.Lock()
+
+    def are_right(self, pool: Json, wanted: Mapping[str, Machine], version: int) -> bool:
+        """Whether these machines are behind a pool, and no others."""
+        if self._config.has_ip_pools:
+            return _entries(pool) == _entries_of(wanted, version)
+        return _joined(pool) == set(_configurations(wanted.values(), version))
+
+    async def join_by_address(
+        self, pool_id: str, wanted: Mapping[str, Machine], version: int
+    ) -> None:
+        """One write of the pool."""
+        entries = _entries_of(wanted, version)
+
+        def edit(pool: Json) -> None:
+            there = {
+                text(one.get("name")).lower(): one
+                for one in objects(ids.properties_of(pool).get(ADDRESSES))
+            }
+            listed = [
+                there[name] if _ip(there.get(name, {})) == ip else _entry(name, ip)
+                for name, ip in sorted(entries.items())
+            ]
+            vnet = {"virtualNetwork": {"id": self._config.vnet_id}}
+            properties = {**vnet, **ids.properties_of(pool), ADDRESSES: listed}
+            if _entries(pool) != entries:
+                pool["properties"] = properties
+
+        await SharedResource(self._api, "BackendPool", pool_id, None).change(edit)
+
+    async def join_by_interface(
+        self, pool_id: str, wanted: Mapping[str, Machine], machines: Machines, version: int
+    ) -> None:
+        """A write of each interface that has to join or to leave; one failure stops no other."""
+        configurations = _configurations(wanted.values(), version)
+        sets = [one for one in wanted.values() if "/virtualmachinescalesets/" in one.key]
+        if sets:
+            raise Refused(
+                "machines of uniform scale sets join by address only: set "
+                "loadBalancerBackendPoolConfigurationType to nodeIP"
+            )
+        async with self._lock:
+            changes = list[Json]()
+            for interface in machines.interfaces():
+                if changed := _changed(interface, pool_id, configurations):
+                    changes.append(changed)
+            results = await asyncio.gather(*map(self._write, changes), return_exceptions=True)
+        failures = [one for one in results if isinstance(one, BaseException)]
+        for failure in failures:
+            if len(failures) == 1 or not isinstance(failure, CloudError):
+                raise failure
+        verify_complete(map(str, failures))
+
+    async def _write(self, interface: Json) -> None:
+        try:
+            await self._api.put(
+                "PutInterface", ids.id_of(interface), interface, text(interface.get("etag"))
+            )
+        except NotFound:  # it went with its machine
+            return
+
+
+def _changed(interface: Json, pool_id: str, wanted: Collection[str]) -> Json | None:
+    """The interface with its IP configurations in the pool or out of it; None if they are right."""
+    changed = deepcopy(interface)
+    is_other = False
+    for one in objects(ids.properties_of(changed).get("ipConfigurations")):
+        properties = one.setdefault("properties", {})
+        pools = objects(properties.get(MEMBERS))
+        others = [pool for pool in pools if ids.key_of(pool) != pool_id.lower()]
+        is_in, has_to_be = len(others) < len(pools), ids.key_of(one) in wanted
+        if is_in != has_to_be:
+            properties[MEMBERS] = [*others, *([{"id": pool_id}] if has_to_be else [])]
+            is_other = True
+    return changed if is_other else None
+
+
+def _configurations(machines: Iterable[Machine], version: int) -> list[str]:
+    """The IDs of the IP configurations with an address of this version, one a machine."""
+    found = list[str]()
+    for machine in machines:
+        listed = objects(ids.properties_of(machine.interface).get("ipConfigurations"))
+        listed.sort(key=lambda one: ids.properties_of(one).get("primary") is not True)
+        for one in listed:
+            ip = text(ids.properties_of(one).get("privateIPAddress"))
+            if ip and ip_address(ip).version == version:
+                found.append(ids.key_of(one))
+                break
+    return found
+
+
+def _joined(pool: Json) -> set[str]:
+    return {
+        ids.key_of(one) for one in objects(ids.properties_of(pool).get("backendIPConfigurations"))
+    }
+
+
+def _entries_of(wanted: Mapping[str, Machine], version: int) -> dict[str, str]:
+    return {
+        name.lower(): ip
+        for name, machine in wanted.items()
+        for ip in machine.private
+        if ip_address(ip).version == version
+    }
+
+
+def _entries(pool: Json) -> dict[str, str]:
+    listed = objects(ids.properties_of(pool).get(ADDRESSES))
+    return {text(one.get("name")).lower(): _ip(one) for one in listed}
+
+
+def _ip(entry: Json) -> str:
+    return text(ids.properties_of(entry).get("ipAddress"))
+
+
+def _entry(name: str, ip: str) -> Json:
+    return {"name": name, "properties": {"ipAddress": ip}}

@@ -1,0 +1,199 @@
+"""What a shared load balancer becomes by one Service: its own parts; all others stay as they are.
+
+Nothing in here acts: each function changes a resource in place, before it is written.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.errors import NoRoom, Refused
+from ccm.model.objects import Json, objects, text
+from ccm.providers.azure.ids import id_of, key_of, name_of, properties_of
+from ccm.providers.azure.lb.names import BASE, IPV6, SHARED_PROBE, Names, pool_of
+from ccm.providers.azure.lb.request import BalancerRequest
+
+FRONTENDS, RULES, PROBES = "frontendIPConfigurations", "loadBalancingRules", "probes"
+POOLS = "backendAddressPools"
+REFERRING = ("outboundRules", "inboundNatRules", "inboundNatPools", RULES)
+"""What else may use a frontend."""
+
+
+def covers(there: Any, wanted: Any) -> bool:
+    """Whether what is there is all that is wanted; texts in any case of letters."""
+    if isinstance(wanted, dict):
+        return isinstance(there, dict) and all(
+            covers(there.get(key), one) for key, one in wanted.items()
+        )
+    if isinstance(wanted, str) and isinstance(there, str):
+        return there.lower() == wanted.lower()
+    return bool(there == wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class BalancerPlan:
+    """The load balancer `id` of a Service; `public` are addresses by family, or there is a subnet.
+
+    `zones` are those of a new internal frontend.
+    """
+
+    id: str
+    cluster: str
+    request: BalancerRequest
+    public: Mapping[str, str] = field(default_factory=dict)
+    subnet: str = ""
+    zones: Sequence[str] = ()
+
+    def apply(self, balancer: Json) -> None:
+        """Raises `Refused` for what a load balancer cannot take, `NoRoom` for too many rules."""
+        sku = text((balancer.get("sku") or {}).get("name"))
+        if sku.lower() != "standard":
+            raise Refused(
+                f"load balancer {name_of(self.id)} is {sku}: only standard ones are served"
+            )
+        names, properties = self.request.names, properties_of(balancer)
+        frontends, rules, probes = list[Json](), list[Json](), list[Json]()
+        for family in self.request.families:
+            frontend = self._frontend(family)
+            if shared := self.shared_frontend(balancer, family):
+                frontend_id = id_of(shared)
+            else:
+                frontends.append(frontend)
+                frontend_id = f"{self.id}/{FRONTENDS}/{frontend['name']}"
+            pool = f"{self.id}/{POOLS}/{pool_of(self.cluster, family)}"
+            rules += self.request.rules(family, frontend_id, pool, f"{self.id}/{PROBES}")
+            probes += [one for one in self.request.probes(family) if one not in probes]
+        pools = [{"name": pool_of(self.cluster, one)} for one in self.request.families]
+        properties[POOLS] = merged(objects(properties.get(POOLS)), pools, lambda _: False)
+        properties[RULES] = merged(objects(properties.get(RULES)), rules, names.is_own)
+        most = self.request.config.maximum_load_balancer_rule_count
+        if len(properties[RULES]) > most:
+            raise NoRoom(f"load balancer {name_of(self.id)} would have more than {most} rules")
+        _replace(properties, names, frontends, probes)
+        balancer["properties"] = properties
+
+    def shared_frontend(self, balancer: Json, family: str) -> Json | None:
+        """Another Service's frontend that has the address which this one asks for."""
+        wanted = properties_of(self._frontend(family))
+        for one in objects(properties_of(balancer).get(FRONTENDS)):
+            there = properties_of(one)
+            if self.request.names.is_own(text(one.get("name"))):
+                continue
+            public, private = key_of(wanted.get("publicIPAddress")), wanted.get("privateIPAddress")
+            if public and key_of(there.get("publicIPAddress")) == public:
+                return one
+            if private and there.get("privateIPAddress") == private:
+                return one
+        return None
+
+    def _frontend(self, family: str) -> Json:
+        name, fixed = self.request.names.frontend(family), self.request.fixed.get(family)
+        if not self.request.is_internal:
+            properties: Json = {"publicIPAddress": {"id": self.public[family]}}
+            return {"name": name, "properties": properties}
+        properties = {"subnet": {"id": self.subnet}}
+        if fixed:
+            properties |= {"privateIPAllocationMethod": "Static", "privateIPAddress": fixed}
+        if family == IPV6:
+            properties["privateIPAddressVersion"] = "IPv6"
+        zones = {"zones": [*self.zones]} if self.zones else {}
+        return {"name": name, "properties": properties, **zones}
+
+
+def remove(balancer: Json, names: Names) -> None:
+    """Take the Service's parts out; a frontend that others use stays."""
+    properties = properties_of(balancer)
+    rules = objects(properties.get(RULES))
+    used = {
+        key_of(properties_of(one).get("frontendIPConfiguration"))
+        for one in rules
+        if names.is_own(text(one.get("name")))
+    }
+    properties[RULES] = merged(rules, [], names.is_own)
+    _replace(properties, names, [], [], used)
+    balancer["properties"] = properties
+
+
+def _replace(
+    properties: Json,
+    names: Names,
+    frontends: Sequence[Json],
+    probes: Sequence[Json],
+    used: Iterable[str] = (),
+) -> None:
+    """Make these the Service's frontends and probes; `used` are others that it shared."""
+    rules = objects(properties.get(RULES))
+    probed = {key_of(properties_of(one).get("probe")) for one in rules}
+    there = objects(properties.get(PROBES))
+    shared = {key_of(one) for one in there if one.get("name") == SHARED_PROBE} - probed
+    properties[PROBES] = merged(
+        there, probes, lambda name: names.is_own(name) or (name == SHARED_PROBE and bool(shared))
+    )
+    wanted = {one["name"].lower() for one in frontends}
+    referred = {
+        key_of(properties_of(one).get("frontendIPConfiguration"))
+        for kind in REFERRING
+        for one in objects(properties.get(kind))
+    } | {
+        key_of(one)
+        for rule in objects(properties.get("outboundRules"))
+        for one in objects(properties_of(rule).get(FRONTENDS))
+    }
+    left = {
+        key_of(one)
+        for one in objects(properties.get(FRONTENDS))
+        if text(one.get("name")).lower() not in wanted
+        and key_of(one) not in referred
+        and (
+            names.is_own(text(one.get("name")))
+            or (key_of(one) in used and BASE.match(text(one.get("name"))))
+        )
+    }
+    kept = [one for one in objects(properties.get(FRONTENDS)) if key_of(one) not in left]
+    properties[FRONTENDS] = merged(kept, frontends, lambda _: False, keeps=("zones",))
+
+
+def merged(
+    there: Sequence[Json],
+    wanted: Sequence[Json],
+    is_own: Callable[[str], bool],
+    keeps: Sequence[str] = (),
+) -> list[Json]:
+    """Others' as they are, own ones as wanted and no more; what is right is not touched.
+
+    What `keeps` names is of new ones only.
+    """
+    missing = {one["name"].lower(): one for one in wanted}
+    found = list[Json]()
+    for one in there:
+        match = missing.pop(text(one.get("name")).lower(), None)
+        if match is None:
+            found += [] if is_own(text(one.get("name"))) else [one]
+            continue
+        match = {key: value for key, value in match.items() if key not in keeps}
+        found.append(one if covers(one, match) else {**_kept(one, keeps), **match})
+    return [*found, *missing.values()]
+
+
+def _kept(record: Json, keys: Sequence[str]) -> Json:
+    return {key: record[key] for key in keys if key in record}
+
+
+def own_frontends(balancer: Json, names: Names) -> list[Json]:
+    """The Service's own, and those that its rules share."""
+    properties = properties_of(balancer)
+    shared = {
+        key_of(properties_of(one).get("frontendIPConfiguration"))
+        for one in objects(properties.get(RULES))
+        if names.is_own(text(one.get("name")))
+    }
+    return [
+        one
+        for one in objects(properties.get(FRONTENDS))
+        if names.is_own(text(one.get("name"))) or key_of(one) in shared
+    ]
+
+
+def is_used(balancer: Json) -> bool:
+    """Whether there is a reason to keep a load balancer."""
+    return bool(properties_of(balancer).get(FRONTENDS))

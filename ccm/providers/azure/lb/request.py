@@ -1,0 +1,313 @@
+"""What a Service asks of its load balancer, as Resource Manager has it; nothing in here acts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address
+
+from ccm.errors import Refused
+from ccm.model.cloud import Network
+from ccm.model.objects import Json, text
+from ccm.model.service import SOURCE_RANGES, Service, ServicePort
+from ccm.providers.azure.config import SHARED, AzureConfig
+from ccm.providers.azure.lb.annotations import INTERNAL, PREFIX, Annotations
+from ccm.providers.azure.lb.names import IPV4, IPV6, SHARED_PROBE, Names
+
+INTERNET = "Internet"  # the service tag of everybody outside
+TRANSPORTS = {"TCP": "Tcp", "UDP": "Udp", "SCTP": "All"}
+RULE_PROTOCOLS = {"TCP": "Tcp", "UDP": "Udp", "SCTP": "*"}
+PROBE_PROTOCOLS = {"tcp": "Tcp", "http": "Http", "https": "Https"}
+LEAST_IDLE, MOST_IDLE = 4, 100  # minutes
+LEAST_INTERVAL, LEAST_PROBES = 5, 2
+MOST_PROBE_SECONDS = 120
+PROBE_PATH = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class PublicAddress:
+    """Which public address a family has: one of this name or address that is there, or its own."""
+
+    name: str = ""
+    address: str = ""
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BalancerRequest:
+    """A Service as load balancers see it, checked; `fixed` are addresses by family."""
+
+    service: Service
+    names: Names
+    annotations: Annotations
+    config: AzureConfig
+    is_internal: bool
+    subnet: str
+    fixed: Mapping[str, str]
+    ports: Sequence[ServicePort]
+    sources: Sequence[str] = ()
+    denies_others: bool = False
+    public: Mapping[str, PublicAddress] = field(default_factory=dict)
+
+    @property
+    def families(self) -> Sequence[str]:
+        return self.service.ip_families
+
+    @property
+    def is_floating(self) -> bool:
+        return not self.annotations.is_true("disable-load-balancer-floating-ip")
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.annotations.warnings
+
+    def floats(self, family: str) -> bool:
+        """Internal load balancers cannot do it for IPv6 (upstream's rule)."""
+        return self.is_floating and not (self.is_internal and family == IPV6)
+
+    def security_ports(self) -> dict[str, list[str]]:
+        """Destination ports by protocol, sorted as text, as upstream does it."""
+        found: dict[str, list[str]] = {}
+        for port in self.ports:
+            number = port.number if self.is_floating else port.node_port
+            found.setdefault(RULE_PROTOCOLS[port.protocol], []).append(str(number))
+        return {protocol: sorted(set(ports)) for protocol, ports in found.items()}
+
+    # Rules and probes
+
+    def rules(self, family: str, frontend: str, pool: str, probes: str) -> list[Json]:
+        """The rules, with the IDs of what they refer to; `probes` is the path of probes."""
+        if self._is_ha:
+            first = self.ports[0]
+            rule = self._rule(family, first, frontend, pool)
+            rule["properties"] |= {
+                "protocol": "All", "frontendPort": 0, "backendPort": 0,
+                "enableTcpReset": self._resets,
+            }  # fmt: skip
+            found = self.probes(family)
+            if found:
+                rule["properties"]["probe"] = {"id": f"{probes}/{found[0]['name']}"}
+            return [rule]
+        rules = []
+        for port in self._ruled_ports():
+            rule = self._rule(family, port, frontend, pool)
+            if probe := self._probe_of(port, family):
+                rule["properties"]["probe"] = {"id": f"{probes}/{probe['name']}"}
+            rules.append(rule)
+        return rules
+
+    def probes(self, family: str) -> list[Json]:
+        """Each probe once."""
+        ports = self.ports if self._is_ha else self._ruled_ports()
+        found = {probe["name"]: probe for one in ports if (probe := self._probe_of(one, family))}
+        return list(found.values())[: 1 if self._is_ha else None]
+
+    @property
+    def _is_ha(self) -> bool:
+        return self.is_internal and self.annotations.is_true(
+            "load-balancer-enable-high-availability-ports"
+        )
+
+    @property
+    def _resets(self) -> bool:
+        return not self.annotations.is_true("load-balancer-disable-tcp-reset")
+
+    def _ruled_ports(self) -> Iterator[ServicePort]:
+        for port in self.ports:
+            if not self.annotations.is_port_true(port.number, "no_lb_rule"):
+                yield port
+
+    def _rule(self, family: str, port: ServicePort, frontend: str, pool: str) -> Json:
+        floats = self.floats(family)
+        affinity = self.service.spec.get("sessionAffinity") == "ClientIP"
+        properties: Json = {
+            "protocol": TRANSPORTS[port.protocol],
+            "frontendPort": port.number,
+            "backendPort": port.number if floats else port.node_port,
+            "enableFloatingIP": floats,
+            "disableOutboundSnat": self.config.disable_outbound_snat,
+            "idleTimeoutInMinutes": self.annotations.number(
+                "load-balancer-tcp-idle-timeout", LEAST_IDLE, MOST_IDLE, LEAST_IDLE
+            ),
+            "loadDistribution": "SourceIP" if affinity else "Default",
+            "frontendIPConfiguration": {"id": frontend},
+            "backendAddressPool": {"id": pool},
+        }
+        if port.protocol == "TCP":
+            properties["enableTcpReset"] = self._resets
+        return {
+            "name": self.names.rule(port.protocol, port.number, family),
+            "properties": properties,
+        }
+
+    def _probe_of(self, port: ServicePort, family: str) -> Json | None:
+        """Of one port: its own by annotation, else the Service's health check, else its port's."""
+        if self.annotations.is_port_true(port.number, "no_probe_rule"):
+            return None
+        asked, health = (
+            self.annotations.of_port(port.number, "health-probe_port"),
+            self._health(family),
+        )
+        is_shared = health is not None and health["name"] == SHARED_PROBE
+        if port.protocol != "TCP" or is_shared or (health and not asked):
+            return health
+        protocol = self.annotations.of_port(port.number, "health-probe_protocol")
+        protocol = (
+            protocol
+            or self._app_protocol(port)
+            or self.annotations.text("load-balancer-health-probe-protocol")
+        )
+        kind = PROBE_PROTOCOLS.get(protocol.lower(), "Tcp")
+        properties: Json = {"protocol": kind, "port": self._probe_port(port, asked)}
+        if kind != "Tcp":
+            path = self.annotations.probe_text(port.number, "request-path")
+            properties["requestPath"] = path or PROBE_PATH
+        return {
+            "name": self.names.rule(port.protocol, port.number, family),
+            "properties": properties | self._timing(port.number),
+        }
+
+    def _health(self, family: str) -> Json | None:
+        """The probe of all ports: kube-proxy's on each node, where one is asked for."""
+        if health := self.service.health_check:
+            properties: Json = {"protocol": "Http", "port": health.port, "requestPath": health.path}
+            name = self.names.rule("TCP", health.port, family)
+            return {"name": name, "properties": properties | self._timing(health.port)}
+        config = self.config
+        is_shared = config.cluster_service_load_balancer_health_probe_mode == SHARED
+        if is_shared and not self.service.is_local_only:
+            properties = {
+                "protocol": "Http",
+                "port": config.cluster_service_shared_load_balancer_health_probe_port,
+                "requestPath": config.cluster_service_shared_load_balancer_health_probe_path,
+                "intervalInSeconds": LEAST_INTERVAL,
+                "probeThreshold": LEAST_PROBES,
+            }
+            return {"name": SHARED_PROBE, "properties": properties}
+        return None
+
+    def _timing(self, port: int) -> Json:
+        interval = self.annotations.probe_number(port, "interval", LEAST_INTERVAL, LEAST_INTERVAL)
+        count = self.annotations.probe_number(port, "num-of-probe", LEAST_PROBES, LEAST_PROBES)
+        if interval * count >= MOST_PROBE_SECONDS:
+            raise Refused(
+                f"port {port}: {count} probes every {interval} s take {interval * count} s; they "
+                f"have to take less than {MOST_PROBE_SECONDS} s"
+            )
+        return {"intervalInSeconds": interval, "probeThreshold": count}
+
+    def _app_protocol(self, port: ServicePort) -> str:
+        found = (one for one in self.service.ports if one.get("port") == port.number)
+        return next((text(one.get("appProtocol")) for one in found), "")
+
+    def _probe_port(self, port: ServicePort, asked: str) -> int:
+        """The node port of the Service's port of this number or name, or another number."""
+        if not asked:
+            return port.node_port
+        for one in self.ports:
+            if asked.lower() == one.name.lower() or asked == str(one.number):
+                return one.node_port
+        if not (asked.isascii() and asked.isdecimal() and len(asked) < 6 and int(asked) <= 65535):
+            raise Refused(
+                f"port {port.number}: its probe's port {asked!r} is none of the Service's"
+            )
+        return int(asked)
+
+
+def read_request(service: Service, config: AzureConfig, cluster: str) -> BalancerRequest:
+    """What the Service asks for; raises `Refused` for what Azure or this provider cannot do."""
+    annotations = Annotations(service.annotations)
+    annotations.check()
+    is_internal = service.annotations.get(INTERNAL) == "true"
+    subnet = annotations.text("load-balancer-internal-subnet") if is_internal else ""
+    ports = service.node_ports()
+    if any(port.protocol == "SCTP" for port in ports) and not is_internal:
+        raise Refused("SCTP needs an internal load balancer")
+    if is_internal and not (config.vnet_name and (subnet or config.subnet_name)):
+        raise Refused("an internal load balancer needs vnetName and subnetName in azure.json")
+    sources, denies_others = _sources(service, annotations, is_internal)
+    request = BalancerRequest(
+        service=service,
+        names=Names(cluster, service, subnet),
+        annotations=annotations,
+        config=config,
+        is_internal=is_internal,
+        subnet=subnet or config.subnet_name,
+        fixed=_fixed(service, annotations),
+        ports=ports,
+        sources=sources,
+        denies_others=denies_others,
+        public={}
+        if is_internal
+        else {one: _public(annotations, one) for one in service.ip_families},
+    )
+    for family in request.families:
+        request.probes(family)
+        request.rules(family, "", "", "")  # what is refused is refused before any call
+    additional_ips(annotations)
+    return request
+
+
+def additional_ips(annotations: Annotations) -> list[str]:
+    """Public addresses of someone else's load balancer that kube-proxy is to serve."""
+    found = annotations.items("additional-public-ips")
+    try:
+        return [str(ip_address(one)) for one in found]
+    except ValueError as wrong:
+        raise Refused(f"annotation {PREFIX}additional-public-ips: {wrong}") from wrong
+
+
+def _public(annotations: Annotations, family: str) -> PublicAddress:
+    end = "-ipv6" if family == IPV6 and annotations.has("pip-name-ipv6") else ""
+    name = annotations.text("pip-name-ipv6" if family == IPV6 and end else "pip-name")
+    prefix = annotations.text("pip-prefix-id-ipv6" if family == IPV6 else "pip-prefix-id")
+    return PublicAddress(name=name, prefix=prefix)
+
+
+def _fixed(service: Service, annotations: Annotations) -> dict[str, str]:
+    """Requested addresses by family; annotations count before `loadBalancerIP`."""
+    found = dict[str, str]()
+    for family, name in ((IPV4, "load-balancer-ipv4"), (IPV6, "load-balancer-ipv6")):
+        if asked := annotations.text(name):
+            found[family] = _ip(asked, PREFIX + name, family)
+    if service.requested_ip and not found:
+        ip = _ip(service.requested_ip, "spec.loadBalancerIP")
+        found[IPV6 if ":" in ip else IPV4] = ip
+    return {family: ip for family, ip in found.items() if family in service.ip_families}
+
+
+def _ip(value: str, where: str, family: str = "") -> str:
+    try:
+        found = ip_address(value)
+        if family and f"IPv{found.version}" != family:
+            raise ValueError(f"{value!r} is not {family}")
+    except ValueError as wrong:
+        raise Refused(f"{where}: {wrong}") from wrong
+    return str(found)
+
+
+def _sources(
+    service: Service, annotations: Annotations, is_internal: bool
+) -> tuple[list[str], bool]:
+    """Who may come: networks and service tags, and whether all others in the network may not."""
+    tags, allowed = (
+        annotations.items("allowed-service-tags"),
+        annotations.networks("allowed-ip-ranges"),
+    )
+    is_given = bool(
+        service.spec.get("loadBalancerSourceRanges") or service.annotations.get(SOURCE_RANGES)
+    )
+    ranges: list[Network] = sorted(service.source_ranges(), key=str) if is_given else []
+    if ranges and allowed:
+        raise Refused(f"annotation {PREFIX}allowed-ip-ranges: there are source ranges as well")
+    if ranges and tags:
+        annotations.warnings.append("source ranges and allowed-service-tags both let clients in")
+    networks = ranges + allowed
+    if not tags and not networks and not is_internal:
+        tags = [INTERNET]
+    denies = annotations.is_true("deny-all-except-load-balancer-source-ranges") and bool(networks)
+    return [*tags, *_collapsed(networks)], denies
+
+
+def _collapsed(networks: Sequence[Network]) -> list[str]:
+    v4 = collapse_addresses(one for one in networks if isinstance(one, IPv4Network))
+    v6 = collapse_addresses(one for one in networks if isinstance(one, IPv6Network))
+    return [*map(str, v4), *map(str, v6)]

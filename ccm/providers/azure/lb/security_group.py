@@ -1,0 +1,153 @@
+"""Rules of the security group that let clients reach a Service; shared ones serve several.
+
+A rule's name is upstream's hash of protocol, sources and ports; its destinations are the addresses
+of all Services that have the same. Nothing in here acts.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import md5
+from ipaddress import ip_address, ip_network
+
+from ccm.errors import NoRoom
+from ccm.model.objects import Json, objects, text
+from ccm.providers.azure.ids import properties_of
+from ccm.providers.azure.lb.plan import covers
+
+RULES = "securityRules"
+OWN = "k8s-azure-lb"
+LEAST, MOST = 500, 4096  # priorities: from the first on, and below the second
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may reach which ports, by protocol, and whether everybody else is denied."""
+
+    sources: Sequence[str]
+    ports: Mapping[str, Sequence[str]]
+    denies_others: bool = False
+
+    def rules(self, family: str) -> Iterator[Json]:
+        """The rules for destinations of one family, without these and without a priority."""
+        version = 6 if family == "IPv6" else 4
+        networks = [one for one in self.sources if _is_network(one)]
+        networks = [one for one in networks if ip_network(one).version == version]
+        tags = [one for one in self.sources if not _is_network(one)]
+        for protocol in ("Tcp", "Udp", ANY):
+            ports = self.ports.get(protocol)
+            for sources in [*([tag] for tag in tags), *([networks] if networks else [])]:
+                if ports:
+                    yield _allow(family, protocol, sources, ports)
+        if self.denies_others:
+            yield {
+                "name": f"{OWN}_deny-all_{family}",
+                "properties": {
+                    "protocol": ANY, "access": "Deny", "direction": "Inbound",
+                    "sourceAddressPrefix": ANY, "sourcePortRange": ANY, "destinationPortRange": ANY,
+                },
+            }  # fmt: skip
+
+
+def _allow(family: str, protocol: str, sources: Sequence[str], ports: Sequence[str]) -> Json:
+    hashed = "_".join((protocol, ",".join(sorted(sources)), ",".join(ports)))
+    digest = md5(hashed.encode(), usedforsecurity=False).hexdigest()
+    one = {"sourceAddressPrefix": sources[0]}
+    return {
+        "name": f"{OWN}_allow_{family}_{digest}",
+        "properties": {
+            "protocol": protocol, "access": "Allow", "direction": "Inbound",
+            **(one if len(sources) == 1 else {"sourceAddressPrefixes": [*sources]}),
+            "sourcePortRange": ANY, "destinationPortRanges": [*ports],
+        },
+    }  # fmt: skip
+
+
+def apply(
+    group: Json,
+    access: Access | None,
+    addresses: Collection[str],
+    stale: Collection[str] = (),
+    kept: Mapping[str, Collection[str]] | None = None,
+) -> None:
+    """Let `access` reach the addresses, and nothing else of ours; `stale` ones are nobody's now.
+
+    `kept` are ports, by protocol, of other Services that have one of these addresses. Raises
+    `NoRoom` when no priority is free.
+    """
+    properties = properties_of(group)
+    rules = [*objects(properties.get(RULES))]
+    wanted: dict[str, tuple[Json, set[str]]] = {}
+    for family, version in (("IPv4", 4), ("IPv6", 6)):
+        own = {one for one in addresses if ip_address(one).version == version}
+        for rule in access.rules(family) if access and own else ():
+            wanted[rule["name"].lower()] = rule, own
+    result = list[Json]()
+    for one in rules:
+        name = text(one.get("name")).lower()
+        if not is_managed(one):
+            result.append(one)
+            continue
+        there = destinations(one)
+        rule, own = wanted.pop(name, ({}, set[str]()))
+        if not covers(one, rule):
+            priority = properties_of(one)["priority"]
+            one = {**one, "properties": {**properties_of(rule), "priority": priority}}
+        left = {*addresses, *stale} - own
+        if left & there and _is_kept(one, kept or {}):
+            left = {*stale}
+        if after := (there - left) | own:
+            result.append(one if after == destinations(one) else _with_destinations(one, after))
+    taken = {properties_of(one).get("priority") for one in result}
+    for rule, own in wanted.values():
+        priority = _free(taken, is_last=rule["properties"]["access"] == "Deny")
+        taken.add(priority)
+        rule["properties"]["priority"] = priority
+        result.append(_with_destinations(rule, own))
+    properties[RULES] = result
+    group["properties"] = properties
+
+
+def is_managed(rule: Json) -> bool:
+    """Whether a rule is a controller's: by its name and its priority, as upstream."""
+    priority = properties_of(rule).get("priority")
+    is_ours = text(rule.get("name")).startswith(OWN)
+    return is_ours and isinstance(priority, int) and LEAST <= priority <= MOST
+
+
+def destinations(rule: Json) -> set[str]:
+    """The addresses that a rule lets clients reach."""
+    properties = properties_of(rule)
+    several = properties.get("destinationAddressPrefixes")
+    found = {text(one) for one in several} if isinstance(several, list) else set[str]()
+    return found | ({text(properties.get("destinationAddressPrefix"))} - {""})
+
+
+def _with_destinations(rule: Json, addresses: Collection[str]) -> Json:
+    properties = properties_of(rule)
+    for key in ("destinationAddressPrefix", "destinationAddressPrefixes"):
+        properties.pop(key, None)
+    if len(addresses) == 1:
+        properties["destinationAddressPrefix"] = next(iter(addresses))
+    else:
+        properties["destinationAddressPrefixes"] = sorted(addresses)
+    return {**rule, "properties": properties}
+
+
+def _is_kept(rule: Json, kept: Mapping[str, Collection[str]]) -> bool:
+    properties = properties_of(rule)
+    ports = properties.get("destinationPortRanges")
+    listed = {text(one) for one in ports} if isinstance(ports, list) else set[str]()
+    return bool(listed) and listed <= {*kept.get(text(properties.get("protocol")), ())}
+
+
+def _free(taken: Collection[object], *, is_last: bool) -> int:
+    choices = range(MOST - 1, LEAST - 1, -1) if is_last else range(LEAST, MOST)
+    for priority in choices:
+        if priority not in taken:
+            return priority
+    raise NoRoom(f"the security group has no free priority from {LEAST} to {MOST - 1}")
+
+
+def _is_network(source: str) -> bool:
+    return "/" in source

@@ -1,0 +1,495 @@
+"""Load balancers in the lab: rows AZ22 to AZ53, AZ58."""
+
+import asyncio
+from hashlib import md5
+from typing import Any
+
+import pytest
+
+from ccm.cloud.gate import invoke
+from ccm.cloud.testkit.harness import port, service
+from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
+from ccm.model.cloud import Balancer
+from ccm.model.objects import Json, Node
+from ccm.model.service import Service
+from ccm.providers.azure.lb.annotations import PREFIX
+from tests.labs.azure.lab import GROUP, NSG, OTHER_GROUP, SUBNET, Lab, path_of
+from tests.providers.azure.conftest import Started, host
+
+LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
+CLUSTER = "kit"
+
+
+def web(name: str = "web", annotations: dict[str, str] | None = None, **spec: Any) -> Service:
+    named = {key if "/" in key else PREFIX + key: one for key, one in (annotations or {}).items()}
+    return service(name, named, **spec)
+
+
+def parts(lab: Lab, name: str = CLUSTER) -> dict[str, dict[str, Json]]:
+    """The parts of a load balancer by kind and name."""
+    properties = lab.get("loadBalancers", name)["properties"]
+    return {
+        kind: {one["name"]: one["properties"] for one in listed}
+        for kind, listed in properties.items()
+        if isinstance(listed, list)
+    }
+
+
+def rules(lab: Lab) -> dict[str, Json]:
+    found = lab.get("networkSecurityGroups", NSG)["properties"]["securityRules"]
+    return {one["name"]: one["properties"] for one in found}
+
+
+def addresses(lab: Lab) -> dict[str, Json]:
+    return {one["name"]: one for one in lab.objects("publicIPAddresses").values()}
+
+
+def joined(lab: Lab, name: str = CLUSTER) -> int:
+    pool = f"{path_of('loadBalancers', name)}/backendAddressPools/{CLUSTER}".lower()
+    return len(lab.state()["members"][pool])
+
+
+async def delete(cloud: Started, asked: Service) -> None:
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.delete, asked)
+
+
+@pytest.fixture
+def node(lab: Lab) -> Node:
+    return host(lab.add_machine("node-1"))
+
+
+async def test_a_service_gets_parts_of_upstreams_names(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """AZ22, AZ44, AZ53: what upstream makes, field by field; it stays without a write."""
+    asked = web()
+    base = asked.default_balancer_name
+    made = await cloud.ensure(asked, node)
+    found = parts(lab)
+    rule = found["loadBalancingRules"][f"{base}-TCP-80"]
+    assert {key: rule[key] for key in ("backendPort", "enableFloatingIP", "enableTcpReset")} == {
+        "backendPort": 80,
+        "enableFloatingIP": True,
+        "enableTcpReset": True,
+    }
+    assert (rule["idleTimeoutInMinutes"], rule["loadDistribution"]) == (4, "Default")
+    probe = found["probes"][f"{base}-TCP-80"]
+    assert {key: probe[key] for key in ("protocol", "port", "probeThreshold")} == {
+        "protocol": "Tcp",
+        "port": 30080,
+        "probeThreshold": 2,
+    }
+    address = addresses(lab)[f"kit-{base}"]
+    assert address["tags"] == {
+        "k8s-azure-cluster-name": CLUSTER,
+        "k8s-azure-service": "default/web",
+    }
+    assert address["zones"] == ["1", "2", "3"]
+    ((name, admitted),) = rules(lab).items()
+    hashed = md5(b"Tcp_Internet_80", usedforsecurity=False).hexdigest()
+    assert name == f"k8s-azure-lb_allow_IPv4_{hashed}"
+    ip = address["properties"]["ipAddress"]
+    assert (admitted["destinationAddressPrefix"], admitted["priority"]) == (ip, 500)
+    assert admitted["destinationPortRanges"] == ["80"]
+    assert [one.ip for one in made.ingress] == [ip]
+    lab.forget_calls()
+    again = await Started(lab.config()).start()
+    await again.ensure(asked, node)
+    assert lab.writes() == []
+
+
+async def test_many_services_share_one_load_balancer(lab: Lab, node: Node) -> None:
+    """AZ23, AZ25, AZ58: in parallel none is lost; what someone else has in it is kept."""
+    nodes = [node, *(host(lab.add_machine(f"more-{number}")) for number in range(49))]
+    by_hand = {
+        "name": "by-hand",
+        "properties": {"protocol": "Tcp", "port": 1, "intervalInSeconds": 5},
+    }
+    body = {"sku": {"name": "Standard"}, "properties": {"probes": [by_hand]}}
+    lab.put("loadBalancers", CLUSTER, body)
+    cloud = await Started(lab.config(loadBalancerBackendPoolConfigurationType="nodeIP")).start()
+    lab.forget_calls()
+    services = [web(f"web-{number}", ports=[port(80 + number)]) for number in range(5)]
+    await asyncio.gather(*(cloud.ensure(one, *nodes) for one in services))
+    assert len(lab.calls()) <= 60
+    found = parts(lab)
+    assert len(found["frontendIPConfigurations"]) == 5
+    assert "by-hand" in found["probes"]
+    (pool,) = found["backendAddressPools"].values()
+    assert len(pool["loadBalancerBackendAddresses"]) == 50
+    lab.forget_calls()
+    again = await Started(lab.config(loadBalancerBackendPoolConfigurationType="nodeIP")).start()
+    await asyncio.gather(*(again.ensure(one, *nodes) for one in services))
+    assert lab.writes() == []
+    for one in services:
+        await delete(cloud, one)
+    assert not addresses(lab)
+    assert not rules(lab)
+
+
+async def test_members_by_interface_are_a_write_each(lab: Lab, cloud: Started, node: Node) -> None:
+    """AZ45, AZ48, AZ49: others stay, one that is gone stops nobody, control planes are out."""
+    nodes = [node, *(host(lab.add_machine(f"more-{number}")) for number in range(3))]
+    nodes[3].raw["metadata"]["labels"] = {"node-role.kubernetes.io/control-plane": ""}
+    asked = web()
+    await cloud.ensure(asked, *nodes)
+    assert joined(lab) == 3
+    lab.forget_calls()
+    await cloud.ensure(asked, *nodes[1:])
+    assert [one.split("/")[1] for one in lab.writes()] == ["networkInterfaces"]
+    lab.fail("PUT .*node-1-nic", status=404, code="ResourceNotFound", message="gone")
+    lab.fail("PUT .*more-2-nic", status=400, code="InterfaceBusy", message="more-2-nic is busy")
+    nodes[3].raw["metadata"]["labels"] = {}
+    with pytest.raises(Refused, match="more-2-nic is busy"):
+        await cloud.ensure(asked, *nodes)
+    await cloud.ensure(asked, *nodes)
+    assert joined(lab) == 4
+
+
+async def test_scale_sets_join_by_address(lab: Lab) -> None:
+    """By interface it is refused, with the key that changes it."""
+    lab.add_scale_set("pool", 2)
+    ids = [f"{path_of('virtualMachineScaleSets', 'pool')}/virtualMachines/{one}" for one in (0, 1)]
+    nodes = [host({"id": one}, f"pool00000{at}") for at, one in enumerate(ids)]
+    cloud = await Started(lab.config(vmType="vmss")).start()
+    with pytest.raises(Refused, match="loadBalancerBackendPoolConfigurationType"):
+        await cloud.ensure(web(), *nodes)
+    more = {"vmType": "vmss", "loadBalancerBackendPoolConfigurationType": "nodeIP"}
+    cloud = await Started(lab.config(**more)).start()
+    await cloud.ensure(web(), *nodes)
+    (pool,) = parts(lab)["backendAddressPools"].values()
+    assert [one["name"] for one in pool["loadBalancerBackendAddresses"]] == [
+        "pool000000",
+        "pool000001",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        pytest.param({"status": 412, "code": "PreconditionFailed"}, None, id="changed meanwhile"),
+        pytest.param({"drop": "after"}, CloudError, id="answer lost"),
+        pytest.param({"async": True, "code": "InternalServerError"}, CloudError, id="failed late"),
+        pytest.param({"async": True, "code": "Canceled"}, RetryAfter, id="canceled"),
+        pytest.param({"async": True, "code": "PublicIPCountLimitReached"}, NoRoom, id="quota"),
+        pytest.param(
+            {"status": 409, "code": "AnotherOperationInProgress"}, RetryAfter, id="at work"
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "resource", ["loadBalancers", "publicIPAddresses", "networkSecurityGroups"]
+)
+async def test_a_write_that_fails_is_made_again_and_nothing_twice(
+    lab: Lab,
+    cloud: Started,
+    node: Node,
+    resource: str,
+    fault: Json,
+    kind: type[CloudError] | None,
+) -> None:
+    """AZ24, AZ26, AZ27, AZ28, AZ29."""
+    assert cloud.load_balancers
+    lab.fail(f"PUT .*{resource}", **fault)
+    if kind is None:
+        await invoke(cloud.load_balancers.ensure, web(), [node])
+    else:
+        with pytest.raises(kind):
+            await invoke(cloud.load_balancers.ensure, web(), [node])
+    lab.heal()
+    await cloud.ensure(web(), node)
+    assert (
+        len(parts(lab)["frontendIPConfigurations"]) == len(addresses(lab)) == len(rules(lab)) == 1
+    )
+
+
+async def test_slow_operations_are_followed(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AZ29: another write meanwhile would be refused."""
+    monkeypatch.setattr("ccm.providers.azure.api.POLL_INTERVAL", 0.01)
+    lab.settings(delay=0.05)
+    await asyncio.gather(*(cloud.ensure(web(f"web-{at}"), node) for at in range(3)))
+    assert len(parts(lab)["frontendIPConfigurations"]) == 3
+
+
+async def test_an_internal_service_and_back(lab: Lab, cloud: Started, node: Node) -> None:
+    """AZ30, AZ31: in the other load balancer; what it had goes, in this order of safety."""
+    inner = web(annotations={"load-balancer-internal": "true"})
+    named = {"load-balancer-internal": "true", "load-balancer-internal-subnet": SUBNET}
+    base = inner.default_balancer_name
+    made = await cloud.ensure(inner, node)
+    assert made.ingress[0].ip.startswith("10.224.")
+    assert list(parts(lab, f"{CLUSTER}-internal")["frontendIPConfigurations"]) == [base]
+    await cloud.ensure(web(annotations=named), node)
+    found = parts(lab, f"{CLUSTER}-internal")
+    assert list(found["frontendIPConfigurations"]) == [f"{base}-{SUBNET}"]
+    assert list(found["loadBalancingRules"]) == [f"{base}-{SUBNET}-TCP-80"]
+    await cloud.ensure(web(), node)
+    assert list(lab.objects("loadBalancers")) == [path_of("loadBalancers", CLUSTER).lower()]
+    assert len(addresses(lab)) == 1
+    await cloud.ensure(inner, node)
+    assert list(lab.objects("loadBalancers")) == [
+        path_of("loadBalancers", f"{CLUSTER}-internal").lower()
+    ]
+    assert not addresses(lab)
+    assert rules(lab) == {}
+
+
+async def test_an_address_of_a_user_is_used_and_never_deleted(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """AZ32: by name in another group, or by its IP."""
+    body = {"sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}}
+    theirs = lab.put("publicIPAddresses", "theirs", body, OTHER_GROUP)
+    asked = web(
+        annotations={"pip-name": "theirs", "load-balancer-resource-group": OTHER_GROUP.upper()}
+    )
+    made = await cloud.ensure(asked, node)
+    assert made.ingress[0].ip == theirs["properties"]["ipAddress"]
+    await delete(cloud, asked)
+    assert not lab.objects("loadBalancers")
+    own = lab.put("publicIPAddresses", "own", body)
+    by_ip = web(loadBalancerIP=own["properties"]["ipAddress"])
+    await cloud.ensure(by_ip, node)
+    await delete(cloud, by_ip)
+    assert {*addresses(lab)} == {"theirs", "own"}
+    with pytest.raises(Refused, match=f"no public address 192.0.2.1 in resource group {GROUP}"):
+        await cloud.ensure(web(loadBalancerIP="192.0.2.1"), node)
+
+
+async def test_two_services_share_an_address(lab: Lab, cloud: Started, node: Node) -> None:
+    """AZ33: as upstream, by the list in its tag; the last of them deletes it."""
+    first = web("first")
+    ip = (await cloud.ensure(first, node)).ingress[0].ip
+    second = web("second", ports=[port(443, node_port=30443)], loadBalancerIP=ip)
+    assert (await cloud.ensure(second, node)).ingress[0].ip == ip
+    ((_, address),) = addresses(lab).items()
+    assert address["tags"]["k8s-azure-service"] == "default/first,default/second"
+    assert len(parts(lab)["frontendIPConfigurations"]) == 1
+    assert len(rules(lab)) == 2
+    await delete(cloud, first)
+    assert list(parts(lab)["loadBalancingRules"]) == [f"{second.default_balancer_name}-TCP-443"]
+    assert len(rules(lab)) == 1
+    assert len(addresses(lab)) == 1
+    await delete(cloud, second)
+    assert not lab.objects("loadBalancers")
+    assert not addresses(lab)
+
+
+async def test_a_dns_label_is_its_services(lab: Lab, cloud: Started, node: Node) -> None:
+    """AZ34."""
+    await cloud.ensure(web(annotations={"dns-label-name": "kit-web"}), node)
+    ((_, address),) = addresses(lab).items()
+    assert address["properties"]["dnsSettings"]["domainNameLabel"] == "kit-web"
+    assert address["tags"]["k8s-azure-dns-label-service"] == "default/web"
+    with pytest.raises(Refused, match="DnsRecordInUse"):
+        await cloud.ensure(web("other", {"dns-label-name": "kit-web"}), node)
+    await cloud.ensure(web(), node)
+    record = addresses(lab)[f"kit-{web().default_balancer_name}"]
+    assert not record["properties"].get("dnsSettings")
+    assert "k8s-azure-dns-label-service" not in record["tags"]
+
+
+CASES: list[Any] = [
+    pytest.param(
+        {}, {"ports": [port(53, "UDP", 30053), port(53, "TCP", 30053)]}, 2, {"Tcp"}, id="AZ35"
+    ),
+    pytest.param({}, LOCAL, 1, {"Http"}, id="AZ36"),
+    pytest.param(
+        {"load-balancer-internal": "true", "load-balancer-enable-high-availability-ports": "true"},
+        {"ports": [port(80), port(443, node_port=30443)]},
+        1,
+        {"Tcp"},
+        id="AZ40",
+    ),
+    pytest.param(
+        {"service.beta.kubernetes.io/port_80_no_lb_rule": "true"}, {}, 0, set(), id="no-rule"
+    ),
+    pytest.param(
+        {"service.beta.kubernetes.io/port_80_health-probe_protocol": "https"},
+        {},
+        1,
+        {"Https"},
+        id="probe",
+    ),
+]
+
+
+@pytest.mark.parametrize(("annotations", "spec", "count", "probes"), CASES)
+async def test_ports_and_probes(
+    lab: Lab,
+    cloud: Started,
+    node: Node,
+    annotations: dict[str, str],
+    spec: dict[str, Any],
+    count: int,
+    probes: set[str],
+) -> None:
+    """AZ35, AZ36, AZ40."""
+    await cloud.ensure(web(annotations=annotations, **spec), node)
+    name = f"{CLUSTER}-internal" if annotations.get("load-balancer-internal") else CLUSTER
+    found = parts(lab, name)
+    assert len(found.get("loadBalancingRules", {})) == count
+    assert {one["protocol"] for one in found.get("probes", {}).values()} == probes
+    for one in found.get("loadBalancingRules", {}).values():
+        if name != CLUSTER:
+            assert (one["protocol"], one["frontendPort"], one["backendPort"]) == ("All", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "why"),
+    [
+        ({"load-balancer-health-probe-interval": "3"}, "from 5 to"),
+        (
+            {
+                "load-balancer-health-probe-interval": "30",
+                "load-balancer-health-probe-num-of-probe": "5",
+            },
+            "5 probes every 30 s",
+        ),
+        ({"load-balancer-tcp-idle-timeout": "3"}, "from 4 to 100"),
+        ({"load-balancer-tcp-idle-timeout": "101"}, "from 4 to 100"),
+        ({"load-balancer-tcp-idle-timeout": "abc"}, "from 4 to 100"),
+        ({"allowed-ip-ranges": "here"}, "not a list of networks"),
+        ({"pls-create": "true"}, "private link"),
+        ({"load-balancer-configurations": "two"}, "one load balancer serves"),
+        ({"additional-public-ips": "x"}, "additional-public-ips"),
+        ({"load-balancer-ipv4": "::1"}, "is not IPv4"),
+    ],
+)
+async def test_what_azure_would_refuse_is_refused_before_a_call(
+    lab: Lab, cloud: Started, node: Node, annotations: dict[str, str], why: str
+) -> None:
+    """AZ37, AZ38."""
+    lab.forget_calls()
+    with pytest.raises(Refused, match=why):
+        await cloud.ensure(web(annotations=annotations), node)
+    assert lab.calls() == []
+
+
+async def test_without_floating_addresses_node_ports_are_reached(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """AZ39: two Services with one port have different node ports; each opens its own."""
+    off = {"disable-load-balancer-floating-ip": "true"}
+    await cloud.ensure(web("one", off), node)
+    await cloud.ensure(web("two", off, ports=[port(80, node_port=30081)]), node)
+    assert {one["backendPort"] for one in parts(lab)["loadBalancingRules"].values()} == {
+        30080,
+        30081,
+    }
+    opened = {
+        one["destinationPortRanges"][0]: one["destinationAddressPrefix"]
+        for one in rules(lab).values()
+    }
+    assert opened.keys() == {"30080", "30081"}
+    assert all(one.startswith("10.224.0.") for one in opened.values())
+    with pytest.raises(Refused, match="RulesUseSameBackendPortProtocolAndPool"):
+        await cloud.ensure(web("three", off), node)
+    await delete(cloud, web("two", off, ports=[port(80, node_port=30081)]))
+    assert len(rules(lab)) == 1
+
+
+async def test_sources_are_rules_that_services_share(lab: Lab, cloud: Started, node: Node) -> None:
+    """AZ41, AZ43: and what nobody uses goes."""
+    ranges: dict[str, Any] = {"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/24"]}
+    tagged = {"allowed-service-tags": "AzureCloud,Storage"}
+    deny = {"deny-all-except-load-balancer-source-ranges": "true"}
+    await cloud.ensure(web("one", **ranges), node)
+    await cloud.ensure(web("two", deny, **ranges), node)
+    allowed = [one for one in rules(lab).values() if one["access"] == "Allow"]
+    assert [len(one["destinationAddressPrefixes"]) for one in allowed] == [2]
+    (denied,) = [one for one in rules(lab).values() if one["access"] == "Deny"]
+    assert denied["priority"] == 4095
+    await cloud.ensure(web("one", tagged), node)
+    await cloud.ensure(web("two"), node)
+    sources = {one["sourceAddressPrefix"] for one in rules(lab).values()}
+    assert sources == {"AzureCloud", "Storage", "Internet"}
+
+
+async def test_a_priority_taken_by_hand_is_left_out(lab: Lab, cloud: Started, node: Node) -> None:
+    """AZ42: and the rule by hand is kept; when all are taken, it is said."""
+    by_hand = {
+        "name": "by-hand",
+        "properties": {
+            "priority": 500, "direction": "Inbound", "access": "Allow", "protocol": "Tcp",
+            "sourceAddressPrefix": "*", "sourcePortRange": "*",
+            "destinationAddressPrefix": "*", "destinationPortRange": "22",
+        },
+    }  # fmt: skip
+    lab.put("networkSecurityGroups", NSG, {"properties": {"securityRules": [by_hand]}})
+    await cloud.ensure(web(), node)
+    assert sorted(one["priority"] for one in rules(lab).values()) == [500, 501]
+    await delete(cloud, web())
+    assert list(rules(lab)) == ["by-hand"]
+
+
+async def test_a_security_group_that_is_missing_is_warned_of(lab: Lab, node: Node) -> None:
+    """AZ44."""
+    cloud = await Started(lab.config(securityGroupName="none")).start()
+    made: Balancer = await cloud.ensure(web(), node)
+    assert made.warnings == ("security group none is missing: no client is let in",)
+
+
+async def test_an_interface_of_another_load_balancer_is_named(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """AZ46, AZ52: two clusters in one group share nothing but what Azure lets them."""
+    other = await Started(lab.config(), cluster_name="other").start()
+    await other.ensure(web(), node)
+    with pytest.raises(Refused, match="node-1-nic uses more than one load balancer"):
+        await cloud.ensure(web(), node)
+    await delete(cloud, web())
+    assert list(lab.objects("loadBalancers")) == [path_of("loadBalancers", "other").lower()]
+    assert list(addresses(lab)) == [f"other-{web().default_balancer_name}"]
+
+
+async def test_what_is_in_use_is_deleted_later(lab: Lab, cloud: Started, node: Node) -> None:
+    """AZ50: the load balancer goes with its last Service; 404 is success."""
+    await cloud.ensure(web("one"), node)
+    await cloud.ensure(web("two"), node)
+    await delete(cloud, web("one"))
+    assert len(parts(lab)["frontendIPConfigurations"]) == 1
+    lab.fail("DELETE .*publicIPAddresses", status=400, code="PublicIPAddressCannotBeDeleted")
+    with pytest.raises(RetryAfter):
+        await delete(cloud, web("two"))
+    await delete(cloud, web("two"))
+    await delete(cloud, web("two"))
+    assert not lab.objects("loadBalancers")
+    assert not addresses(lab)
+
+
+async def test_a_basic_load_balancer_is_left_alone(lab: Lab, cloud: Started, node: Node) -> None:
+    """AZ51."""
+    lab.put("loadBalancers", CLUSTER, {"sku": {"name": "Basic"}, "properties": {}})
+    with pytest.raises(Refused, match="only standard ones"):
+        await cloud.ensure(web(), node)
+    assert lab.get("loadBalancers", CLUSTER)["sku"]["name"] == "Basic"
+
+
+async def test_outbound_rules_keep_their_frontend(lab: Lab, cloud: Started, node: Node) -> None:
+    """As configured by hand: for traffic that goes out through a Service's address."""
+    await cloud.ensure(web(), node)
+    balancer = lab.get("loadBalancers", CLUSTER)
+    frontend = balancer["properties"]["frontendIPConfigurations"][0]["id"]
+    pool = balancer["properties"]["backendAddressPools"][0]["id"]
+    rule = {
+        "name": "out",
+        "properties": {
+            "protocol": "All",
+            "frontendIPConfigurations": [{"id": frontend}],
+            "backendAddressPool": {"id": pool},
+        },
+    }
+    lab.call(
+        "PUT",
+        f"{balancer['id']}?api-version=2025-05-01",
+        balancer | {"properties": balancer["properties"] | {"outboundRules": [rule]}},
+    )
+    with pytest.raises(RetryAfter):  # its address is in use
+        await delete(cloud, web())
+    found = parts(lab)
+    assert not found.get("loadBalancingRules")
+    assert len(found["frontendIPConfigurations"]) == len(found["outboundRules"]) == 1
