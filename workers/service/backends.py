@@ -107,7 +107,12 @@ class BackendSet:
         return self._backends
 
     def initialized_by(self) -> float:
-        """When no Node is waited for any more that is being initialized now; or sooner."""
+        """When no Node is waited for any more that is being initialized now; or sooner.
+
+        Where they are fewer than the others, none is: a kubelet may register its Node ever again.
+        """
+        if 2 * len(self._initializing) < len(self._identities):
+            return float("-inf")
         newest = max(self._initializing.values(), default=float("-inf"))
         return newest + self._timings.node_initialization_limit
 

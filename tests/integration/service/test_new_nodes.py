@@ -62,6 +62,12 @@ async def test_a_node_that_is_never_initialized_holds_up_a_new_service_for_a_mom
         assert len(ensured(w)) == 2
 
 
+async def test_a_node_beside_many_holds_up_no_new_service() -> None:
+    """Its kubelet could go on to register it."""
+    async with running_with(N1, N2, node("n3", *NEW), service()) as w:
+        assert len(ensured(w)) == 1
+
+
 async def test_nodes_that_go_on_joining_do_not_hold_up_a_new_service_for_ever() -> None:
     async with running_with(node("n0", *NEW), service(), timings=SHORT) as w:
         for number in range(1000):
