@@ -9,6 +9,7 @@ survived is tried again; `--fresh` tries all again.
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,7 @@ from tests.mutation.lists import Mutant, files_by_module, reasons
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".mutants"
 LINKS = ("ccm", "workers", "tests", "docs")
+TEXT = re.compile(r'"([^"]*)"')
 KILLED = {1, 3, -signal.SIGXCPU, -signal.SIGKILL}
 """Exit codes of the tests of one mutant: one failed, or pytest itself; it took too long."""
 MUTMUT = {
@@ -96,14 +98,26 @@ def _run(module: str, tests: list[str], jobs: int, fresh: bool) -> set[Mutant]:
     codes = _load(module).exit_code_by_key
     if unfinished := [name for name, code in codes.items() if code is None]:
         sys.exit(f"{module}: {len(unfinished)} mutants were not tried, run it again")
-    survived = [name for name, code in codes.items() if code not in KILLED]
-    total, killed = len(codes), len(codes) - len(survived)
+    mutants = {name: _mutant(module, name) for name, code in codes.items() if code not in KILLED}
+    survived = {one for one in mutants.values() if not _is_wording(one)}
+    total, killed = len(codes), len(codes) - len(mutants)
     percent = 100 * killed / max(total, 1)
     print(
         f"{module:36}{total:6} mutants{killed:6} killed{total - killed:5} survived {percent:5.1f} %"
     )
     sys.stdout.flush()
-    return {_mutant(module, name) for name in survived}
+    return survived
+
+
+def _is_wording(mutant: Mutant) -> bool:
+    """Whether the case or the ends of a sentence were changed, which is for people as in a log."""
+    before, after = (TEXT.findall(line) for line in (mutant.before, mutant.after))
+    changed = [(old, new) for old, new in zip(before, after, strict=False) if old != new]
+    is_same_code = TEXT.sub('""', mutant.before) == TEXT.sub('""', mutant.after)
+    return is_same_code and all(
+        " " in old and (new == f"XX{old}XX" or new.casefold() == old.casefold())
+        for old, new in changed
+    )
 
 
 def _prepare(module: str, tests: list[str]) -> None:

@@ -1,10 +1,21 @@
 """What is planned for a volume, given what the cloud says."""
 
+from dataclasses import replace
+
 import pytest
 
 from ccm.model.cloud import Gone, VolumePlace
+from ccm.model.objects import expect, label_path
 from tests.support.nodes import Tweak
-from workers.volume_label.plan import Done, LabelRules, Reject, SetLabels, plan, why_left_alone
+from workers.volume_label.plan import (
+    Done,
+    LabelRules,
+    Reject,
+    SetLabels,
+    patch_for,
+    plan,
+    why_left_alone,
+)
 
 from .volumes import (
     OLD_REGION,
@@ -160,6 +171,20 @@ def test_the_cloud_is_asked_only_about_volumes_of_ours_that_lack_something(
             id="an-affinity-of-nothing",
         ),
         pytest.param(
+            [with_affinity(terms([IN_NORTH]))],
+            place("a"),
+            RULES,
+            SetLabels(BOTH, None),
+            id="an-affinity-for-its-region",
+        ),
+        pytest.param(
+            [in_zones("a")],
+            place(),
+            replace(RULES, has_zones=False),
+            SetLabels({REGION: "north"}, None),
+            id="an-affinity-for-a-zone-of-a-cloud-without",
+        ),
+        pytest.param(
             [labelled(zone="a"), in_zones("a")],
             place("a", region=""),
             RULES,
@@ -242,6 +267,14 @@ MAY_PASS = ("VolumeNotFound", "ZoneNotFound")
         ),
         pytest.param([labelled(zone="a__")], place("a"), "LabelConflict", "a__", id="half-a-label"),
         pytest.param([], place("a b"), "LabelImpossible", "'a b'", id="a-zone-that-is-no-label"),
+        pytest.param([], place("a", "b c"), "LabelImpossible", "'b c' cannot", id="one-of-several"),
+        pytest.param(
+            [ELSEWHERE],
+            place("a", region=""),
+            "NodeAffinityConflict",
+            "in a, and spec.nodeAffinity",
+            id="affinity-elsewhere-in-an-unknown-region",
+        ),
         pytest.param([], place("a", region="Norð"), "LabelImpossible", "Norð", id="nor-a-region"),
         pytest.param(
             [],
@@ -259,6 +292,17 @@ def test_which_event_is_recorded_instead(
     assert isinstance(step, Reject)
     assert (step.reason, step.may_pass) == (reason, reason in MAY_PASS)
     assert words in step.message
+
+
+def test_a_write_tests_what_it_replaces() -> None:
+    of = volume(labelled(zone="", region="north"), in_zones("a"), waiting())
+    patch = patch_for(of, SetLabels({ZONE: "a"}, None))
+    assert patch.path == f"/api/v1/persistentvolumes/{of.name}"
+    assert expect(label_path(ZONE), "") in patch.operations
+    assert patch.operations[-2:] == (
+        expect("/metadata/initializers/pending", of.initializers),
+        {"op": "remove", "path": "/metadata/initializers"},
+    )
 
 
 def test_a_label_of_63_characters_fits() -> None:
