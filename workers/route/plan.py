@@ -14,7 +14,6 @@ CONDITION = "NetworkUnavailable"
 CREATED, NOT_CREATED = "RouteCreated", "NoRouteCreated"
 CREATED_TEXT = "RouteController created a route"
 NOT_CREATED_TEXT = "RouteController failed to create a route"
-LONGEST_CAUSE = 500  # characters of someone else's error text
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ def problems(cidrs: PodCidrs, state: RouteState, failures: Failures) -> dict[str
             more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
             causes[str(network)] = f"it overlaps with a pod CIDR of node {taken[0]}{more}"
         elif network in failures and not isinstance(failures[network], RetryAfter):
-            causes[str(network)] = " ".join(str(failures[network]).split())[:LONGEST_CAUSE]
+            causes[str(network)] = str(failures[network])
     return causes
 
 
