@@ -18,7 +18,7 @@ from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, MarksMachines, ProviderContext
 from ccm.cloud.proof import prove_credentials
 from ccm.cloud.registry import load_provider, read_config
-from ccm.cloud.secrets import secret_reader
+from ccm.cloud.secrets import config_map_keeper, secret_reader
 from ccm.controllers import load_controller
 from ccm.decide.lease import write_grace
 from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults, ExitCode
@@ -115,7 +115,10 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     if spec.proves and (why := await prove_credentials(settings.cloud_provider, start)):
         return await _end(port, [CloudError(why)], ExitCode.CONFIGURATION)
     read_secret = secret_reader(kube.lane())
-    await provider.initialize(replace(start, on_change=on_change, read_secret=read_secret))
+    keep = config_map_keeper(kube.lane(), creates=True)
+    await provider.initialize(
+        replace(start, on_change=on_change, read_secret=read_secret, keep_config_map=keep)
+    )
     require_machine_marks(provider, settings)
     require_cluster_id(provider, settings)
     port.permission.outlive_by(grace)

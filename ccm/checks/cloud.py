@@ -17,10 +17,10 @@ from ccm.checks.context import CheckContext, once, or_none
 from ccm.checks.finding import Finding, NotChecked, failed, from_fault, ok, warning
 from ccm.cloud.dry_run import ReadingGate
 from ccm.cloud.gate import WorkerGate, invoke
-from ccm.cloud.interface import CloudProvider, ReportsMissingPermissions, SecretReader, Volumes
+from ccm.cloud.interface import CloudProvider, ReportsMissingPermissions, Volumes
 from ccm.cloud.proof import NO_SUCH_NAME, NO_SUCH_NODE
 from ccm.cloud.registry import load_provider
-from ccm.cloud.secrets import secret_reader
+from ccm.cloud.secrets import config_map_keeper, secret_reader
 from ccm.controllers import LIFECYCLE, NODE, SERVICE, VOLUME
 from ccm.decide.budget import Priority
 from ccm.errors import (
@@ -35,6 +35,7 @@ from ccm.errors import (
     Throttled,
     Unreachable,
 )
+from ccm.kube.client import Kube
 from ccm.model.cloud import Answer
 from ccm.model.objects import Node
 from ccm.model.service import Service
@@ -86,7 +87,10 @@ async def start_provider(context: CheckContext) -> CloudProvider:
     try:
         given = provider_context(settings, gate, "check", await cluster_uid(context))
         provider = load_provider(settings.cloud_provider)
-        await provider.initialize(replace(given, read_secret=await _secret_reader(context)))
+        if kube := await _kube(context):
+            keep = config_map_keeper(kube, creates=False)
+            given = replace(given, read_secret=secret_reader(kube), keep_config_map=keep)
+        await provider.initialize(given)
         require_machine_marks(provider, settings)
     except (ConfigurationFault, ConfigurationFaults):
         raise
@@ -97,10 +101,10 @@ async def start_provider(context: CheckContext) -> CloudProvider:
     return provider
 
 
-async def _secret_reader(context: CheckContext) -> SecretReader | None:
+async def _kube(context: CheckContext) -> Kube | None:
     """With the rights of whoever checks; None where the API server does not answer."""
     try:
-        return secret_reader(await connect(context))
+        return await connect(context)
     except (NotChecked, KubernetesError, Unreachable):
         return None
 

@@ -63,6 +63,14 @@ Raises `Denied` when there is none or it may not be read, `CloudError` when nobo
 """
 
 
+ConfigMapKeeper = Callable[[str, str, Mapping[str, str]], Awaitable[Mapping[str, str]]]
+"""Gives the data of the ConfigMap of this namespace and name.
+
+One that is missing is made with this data, where that is allowed; a dry run makes none. Raises
+`Denied` when it may not be read, `CloudError` when nobody answers.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderContext:
     """What a provider is given when it starts."""
@@ -85,6 +93,8 @@ class ProviderContext:
     """
     read_secret: SecretReader | None = None
     """For credentials that are in a Secret. The operator grants `get` of it: see the docs."""
+    keep_config_map: ConfigMapKeeper | None = None
+    """For what upstream's provider keeps in one. The operator grants `get` and `create` of it."""
 
 
 class Instances(Protocol):

@@ -59,6 +59,81 @@ class _RefusedWrite(Exception):
         self.refusal = refusal
 
 
+class PresentNodes:
+    """Performs work for nodes without those whose machine ended, once the cloud refuses a write."""
+
+    def __init__(self, instances: Instances) -> None:
+        self._instances = instances
+        self._absent: dict[str, float] = {}  # provider IDs without a machine, until when
+        self._turn = asyncio.Lock()
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether machines end, so that work is performed one by one."""
+        return self._turn.locked()
+
+    async def write(self, write: Awaitable[T]) -> T:
+        """One write inside of what is performed, whose refusal the nodes may be the reason for."""
+        try:
+            return await write
+        except (Conflict, NoRoom, NotFound):
+            raise
+        except Refused as refusal:
+            raise _RefusedWrite(refusal) from refusal
+
+    async def perform(
+        self, perform: Callable[[Sequence[Node]], Awaitable[T]], nodes: Sequence[Node]
+    ) -> T:
+        """Perform it, and again without the nodes whose machine ended when that is refused.
+
+        While machines end, one Service at a time: of many that wait for their grants, each would
+        find that another machine has ended since it last asked.
+        """
+        sent = self._present(nodes)
+        try:
+            if not self._turn.locked():
+                return await perform(sent)
+        except _RefusedWrite as refused:
+            if not await self._has_absent(sent):
+                raise refused.refusal from None
+        async with self._in_turn():
+            await self._has_absent(sent)
+            for _ in range(TURN_ATTEMPTS):
+                sent = self._present(nodes)
+                try:
+                    return await perform(sent)
+                except _RefusedWrite as refused:
+                    if not await self._has_absent(sent):
+                        raise refused.refusal from None
+        raise RetryAfter(MACHINES_END, 0.0)
+
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(TURN_WAIT):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise RetryAfter(MACHINES_END, 0.0) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        now = time.monotonic()
+        return [node for node in nodes if self._absent.get(node.provider_id, 0.0) < now]
+
+    async def _has_absent(self, nodes: Sequence[Node]) -> bool:
+        """Whether some of these nodes have no machine any more, by what the cloud says now."""
+        asked = [node for node in self._present(nodes) if node.provider_id]
+        answers = await invoke(self._instances.describe, asked) if asked else {}
+        absent = {node.provider_id for node in asked if isinstance(answers.get(node.name), Gone)}
+        now = time.monotonic()
+        trusted = {one: until for one, until in self._absent.items() if until > now}
+        self._absent = trusted | dict.fromkeys(absent, now + ABSENT_TRUSTED)
+        return len(self._present(nodes)) < len(nodes)
+
+
 class RecordBalancers(ABC, Generic[R]):
     """The `LoadBalancers` of a provider; `R` is what a Service asks for, with its warnings.
 
@@ -70,9 +145,7 @@ class RecordBalancers(ABC, Generic[R]):
     privileged_annotations: frozenset[str] = frozenset()
 
     def __init__(self, instances: Instances) -> None:
-        self._instances = instances
-        self._absent: dict[str, float] = {}  # provider IDs without a machine, until when
-        self._turn, self._creations = asyncio.Lock(), 0
+        self._present_nodes, self._creations = PresentNodes(instances), 0
         self.shared_list = SharedRead(self.read_all)
 
     # The interface
@@ -90,14 +163,14 @@ class RecordBalancers(ABC, Generic[R]):
         self.check_served(service)
         self._creations += 1
         try:
-            return await self._with_present(partial(self._ensure_all, service), nodes)
+            return await self._present_nodes.perform(partial(self._ensure_all, service), nodes)
         finally:
             self._creations -= 1
 
     @final
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         self.check_served(service)
-        await self._with_present(partial(self._update_all, service), nodes)
+        await self._present_nodes.perform(partial(self._update_all, service), nodes)
 
     @final
     async def delete(self, service: Service) -> None:
@@ -206,7 +279,7 @@ class RecordBalancers(ABC, Generic[R]):
         own = self.own(service, await self.read(service))
         if not own:
             raise Refused(f"Service {service.key} has no load balancer")
-        if self._creations and self._turn.locked():
+        if self._creations and self._present_nodes.is_in_turn:
             raise RetryAfter("new load balancers come first: machines end all the time", 1.0)
         for record in own:
             await self._update(record, await self.desired_backends(record, nodes))
@@ -222,7 +295,7 @@ class RecordBalancers(ABC, Generic[R]):
         if desired.record is not None:
             return await self._update(desired.record, desired.content)
         try:
-            return await self._write(self.create(request, desired))
+            return await self._present_nodes.write(self.create(request, desired))
         except Conflict as conflict:  # created meanwhile, or by a call whose answer was lost
             raise CloudError(f"{conflict}: it was created a moment ago") from conflict
 
@@ -231,7 +304,7 @@ class RecordBalancers(ABC, Generic[R]):
             return record
         self.check_ready(record)
         try:
-            return await self._write(self.update(record, changes))
+            return await self._present_nodes.write(self.update(record, changes))
         except NotFound as gone:
             raise RetryAfter(str(gone), RACE_RETRY) from gone
 
@@ -240,63 +313,3 @@ class RecordBalancers(ABC, Generic[R]):
             await self.remove(record)
         except NotFound:
             return
-
-    async def _write(self, write: Awaitable[T]) -> T:
-        try:
-            return await write
-        except (Conflict, NoRoom, NotFound):
-            raise
-        except Refused as refusal:
-            raise _RefusedWrite(refusal) from refusal
-
-    async def _with_present(
-        self, perform: Callable[[Sequence[Node]], Awaitable[T]], nodes: Sequence[Node]
-    ) -> T:
-        """Perform it, and again without the nodes whose machine ended when that is refused.
-
-        While machines end, one Service at a time: of many that wait for their grants, each would
-        find that another machine has ended since it last asked.
-        """
-        sent = self._present(nodes)
-        try:
-            if not self._turn.locked():
-                return await perform(sent)
-        except _RefusedWrite as refused:
-            if not await self._has_absent(sent):
-                raise refused.refusal from None
-        async with self._in_turn():
-            await self._has_absent(sent)
-            for _ in range(TURN_ATTEMPTS):
-                sent = self._present(nodes)
-                try:
-                    return await perform(sent)
-                except _RefusedWrite as refused:
-                    if not await self._has_absent(sent):
-                        raise refused.refusal from None
-        raise RetryAfter(MACHINES_END, 0.0)
-
-    @asynccontextmanager
-    async def _in_turn(self) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(TURN_WAIT):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise RetryAfter(MACHINES_END, 0.0) from None
-        try:
-            yield
-        finally:
-            self._turn.release()
-
-    def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
-        now = time.monotonic()
-        return [node for node in nodes if self._absent.get(node.provider_id, 0.0) < now]
-
-    async def _has_absent(self, nodes: Sequence[Node]) -> bool:
-        """Whether some of these nodes have no machine any more, by what the cloud says now."""
-        asked = [node for node in self._present(nodes) if node.provider_id]
-        answers = await invoke(self._instances.describe, asked) if asked else {}
-        absent = {node.provider_id for node in asked if isinstance(answers.get(node.name), Gone)}
-        now = time.monotonic()
-        trusted = {one: until for one, until in self._absent.items() if until > now}
-        self._absent = trusted | dict.fromkeys(absent, now + ABSENT_TRUSTED)
-        return len(self._present(nodes)) < len(nodes)

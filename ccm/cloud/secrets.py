@@ -1,12 +1,15 @@
-"""Credentials of a cloud that are in a Secret, read with the rights of who asks."""
+"""What a provider has in the cluster: credentials in a Secret, an ID in a ConfigMap."""
 
 import base64
+import logging
 from collections.abc import Mapping
 
-from ccm.cloud.interface import SecretReader
+from ccm.cloud.interface import ConfigMapKeeper, SecretReader
 from ccm.errors import CloudError, Denied, KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import mapping, text
+
+log = logging.getLogger(__name__)
 
 
 def secret_reader(kube: Kube) -> SecretReader:
@@ -27,6 +30,36 @@ def secret_reader(kube: Kube) -> SecretReader:
             raise Denied(f"{place} holds a value that is not text") from wrong
 
     return read
+
+
+def config_map_keeper(kube: Kube, *, creates: bool) -> ConfigMapKeeper:
+    """Reads ConfigMaps as this client, and `creates` those that are missing."""
+
+    async def keep(namespace: str, name: str, data: Mapping[str, str]) -> Mapping[str, str]:
+        path, place = f"/api/v1/namespaces/{namespace}/configmaps", f"ConfigMap {namespace}/{name}"
+        try:
+            found = await kube.get(f"{path}/{name}")
+            return {key: text(value) for key, value in mapping(found.get("data")).items()}
+        except KubernetesError as error:
+            if error.status != 404:
+                failure = Denied if error.is_denial else CloudError
+                raise failure(f"{place} cannot be read: {error}") from error
+        except Unreachable as error:
+            raise CloudError(f"{place} cannot be read: {error}") from error
+        if creates:
+            try:
+                await kube.post(path, {"metadata": {"name": name}, "data": dict(data)})
+            except KubernetesError as error:
+                if not error.is_denial:
+                    raise CloudError(f"{place} cannot be created: {error}") from error
+                log.warning(
+                    "a ConfigMap is not created", extra={"config_map": place, "why": str(error)}
+                )
+            except Unreachable as error:
+                raise CloudError(f"{place} cannot be created: {error}") from error
+        return data
+
+    return keep
 
 
 def _value(encoded: str) -> str:

@@ -10,6 +10,8 @@ from ccm.model.cloud import Network
 from ccm.model.objects import Json, KubernetesObject, mapping, objects, text
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+UPSTREAM_FINALIZERS = ("gke.networking.io/l4-ilb-v1", "gke.networking.io/l4-netlb-v1")
+"""Those of upstream's providers beside that; who takes over from them takes them away with it."""
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 EXAMPLE_RANGES = "10.0.0.0/24,192.168.2.0/24"
 

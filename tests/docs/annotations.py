@@ -11,6 +11,7 @@ from pathlib import Path
 from ccm.providers.aws.elb import annotations as aws
 from ccm.providers.azure.lb import annotations as azure
 from ccm.providers.digitalocean.lb import annotations as digitalocean
+from ccm.providers.gce.lb import request as gce
 from ccm.providers.incus.lb import request as incus
 from ccm.providers.openstack.lb import annotations as openstack
 
@@ -59,6 +60,7 @@ CLOUDS = {
         frozenset(name.removeprefix(incus.PREFIX) for name in incus.KNOWN),
         (),
     ),
+    "gce": CloudAnnotations("Google Compute Engine", "", gce.KNOWN, gce.OUTREACHING),
 }
 
 
@@ -70,7 +72,8 @@ def rows() -> list[Row]:
 def tables() -> Iterator[str]:
     """A heading and a table for each cloud."""
     for cloud, known in CLOUDS.items():
-        yield f"## {known.title}\n\nAll begin with `{known.prefix}`.\n"
+        begin = f"All begin with `{known.prefix}`" if known.prefix else "The names are whole"
+        yield f"## {known.title}\n\n{begin}.\n"
         yield "| name | values | default | example | what it does |\n|---|---|---|---|---|"
         for row in rows():
             if row.cloud == cloud:

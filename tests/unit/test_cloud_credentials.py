@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ccm.cloud.credentials import PASSWORD, TOKEN, Credentials, RefusalPause, read_secret
+from ccm.cloud.credentials import (
+    PASSWORD,
+    TOKEN,
+    Credentials,
+    RefusalPause,
+    RenewedToken,
+    read_secret,
+)
 from ccm.decide.backoff import Backoff
 from ccm.errors import CloudError, Denied, Unauthenticated
 from ccm.redaction import without_secrets
@@ -166,3 +173,39 @@ def test_of_several_threads_one_tries_again() -> None:
     pause.check("wrong")
     with pytest.raises(Unauthenticated, match="refused since"):
         pause.check("wrong")
+
+
+@dataclass(frozen=True)
+class Token:
+    lifetime: float = 100.0
+
+
+@pytest.mark.virtual_time
+async def test_a_token_is_renewed_in_time_and_a_refused_one_is_not_used_again() -> None:
+    """One that cannot be renewed is used on while it is good."""
+    answers: list[Token | CloudError] = [
+        Token(),
+        CloudError("no"),
+        Token(),
+        CloudError("no"),
+        Token(),
+    ]
+
+    async def renew() -> Token:
+        answer = answers.pop(0)
+        if isinstance(answer, CloudError):
+            raise answer
+        return answer
+
+    tokens = RenewedToken(renew)
+    first = await tokens.get()
+    assert await tokens.get() is first
+    await asyncio.sleep(81.0)
+    assert [await tokens.get() for _ in range(2)] == [first] * 2
+    await asyncio.sleep(6.0)
+    second = await tokens.get()
+    assert second is not first
+    with pytest.raises(CloudError):
+        await tokens.get(instead_of=second)
+    assert await tokens.get() is not second
+    assert not answers

@@ -1,11 +1,11 @@
-"""Credentials that are in a Secret."""
+"""What a provider has in the cluster: a Secret, and a ConfigMap that may have to be made."""
 
 import base64
 from typing import Any, cast
 
 import pytest
 
-from ccm.cloud.secrets import secret_reader
+from ccm.cloud.secrets import config_map_keeper, secret_reader
 from ccm.errors import CloudError, Denied, KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
@@ -14,14 +14,20 @@ from ccm.model.objects import Json
 class Server:
     """Answers each read like this."""
 
-    def __init__(self, answer: Json | Exception) -> None:
-        self.answer, self.paths = answer, list[str]()
+    def __init__(self, answer: Json | Exception, denies_posts: bool = False) -> None:
+        self.answer, self.paths, self.denies_posts = answer, list[str](), denies_posts
 
     async def get(self, path: str) -> Json:
         self.paths.append(path)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+    async def post(self, path: str, body: Json) -> Json:
+        self.paths.append(f"{path} {body['metadata']['name']} {body['data']}")
+        if self.denies_posts:
+            raise KubernetesError(403, "Forbidden", "no", None)
+        return body
 
 
 def encoded(value: bytes) -> str:
@@ -52,3 +58,35 @@ async def test_what_cannot_be_read_is_reported(answer: Any, kind: type[CloudErro
     with pytest.raises(CloudError, match="Secret n/s") as raised:
         await secret_reader(cast(Kube, Server(answer)))("n", "s")
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("creates", [True, False])
+@pytest.mark.parametrize("denies", [True, False])
+async def test_a_config_map_that_is_missing_is_made_where_that_is_allowed(
+    creates: bool, denies: bool
+) -> None:
+    server = Server(KubernetesError(404, "NotFound", "no", None), denies)
+    keep = config_map_keeper(cast(Kube, server), creates=creates)
+    assert await keep("n", "c", {"uid": "a"}) == {"uid": "a"}
+    path = "/api/v1/namespaces/n/configmaps"
+    assert server.paths == [f"{path}/c", *[f"{path} c {{'uid': 'a'}}"] * creates]
+    server.answer = {"data": {"uid": "b"}}
+    assert await keep("n", "c", {"uid": "a"}) == {"uid": "b"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (KubernetesError(403, "Forbidden", "no", None), Denied),
+        (KubernetesError(500, "InternalError", "no", None), CloudError),
+        (Unreachable("no"), CloudError),
+    ],
+)
+async def test_a_config_map_that_cannot_be_read_is_not_made(
+    answer: Exception, kind: type[CloudError]
+) -> None:
+    server = Server(answer)
+    with pytest.raises(CloudError, match="ConfigMap n/c") as raised:
+        await config_map_keeper(cast(Kube, server), creates=True)("n", "c", {})
+    assert type(raised.value) is kind
+    assert len(server.paths) == 1

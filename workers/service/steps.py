@@ -27,7 +27,7 @@ from ccm.kube.events import Event, ObjectRef
 from ccm.log import seconds_since
 from ccm.model.cloud import Balancer, Ingress
 from ccm.model.objects import Json, expect_same, mapping, replace_seen
-from ccm.model.service import FINALIZER, Service
+from ccm.model.service import FINALIZER, UPSTREAM_FINALIZERS, Service
 from ccm.model.writes import Patch
 from workers.controller import ControllerContext, Result
 from workers.service.backends import Backends
@@ -256,7 +256,8 @@ def patch_for(write: ServiceWrite) -> Patch:
             wanted = [*service.finalizers, FINALIZER]
             change = replace_seen("/metadata/finalizers", listed, wanted)
         case RemoveFinalizer():
-            left = [finalizer for finalizer in service.finalizers if finalizer != FINALIZER]
+            gone = (FINALIZER, *UPSTREAM_FINALIZERS)
+            left = [finalizer for finalizer in service.finalizers if finalizer not in gone]
             change = replace_seen("/metadata/finalizers", listed, left or None)
         case SetStatus(_, ingress):
             status = {"ingress": ingress} if ingress else {}

@@ -112,6 +112,10 @@ class GceApi(JsonApi):
             self._place = place_of(self._section, known)
         return self._place
 
+    def url_of(self, path: str) -> str:
+        """The URL of a resource, as others refer to it."""
+        return f"{self._section.api_url}{API_PATH}/{path}"
+
     async def get(self, method: str, path: str, **query: str) -> Json:
         """The answer to a GET; paths begin with `projects/`."""
         found: Json = await self.request(_read(method, path, query))

@@ -17,9 +17,8 @@ METADATA_HOST = "metadata.google.internal"
 NETWORK_METADATA = "instance/network-interfaces/0/network"
 LIBRARY = "nil"
 """The `token-url` of upstream's files that stands for the credentials of Google's libraries."""
-SKIP_GROUPS = "SkipIGsManagement"
+SUBSETS, SKIP_GROUPS = "ILBSubsets", "SkipIGsManagement"
 UNUSED = (
-    "node-tags",
     "node-instance-prefix",
     "container-api-endpoint",
     "secondary-range-name",
@@ -47,6 +46,7 @@ class GlobalSection:
     network_name: str = setting("", _PATH)
     subnetwork_name: str = setting("", _PATH)
     stack_type: str = setting("", choice("IPV4", "IPV4_IPV6", "IPV6"))
+    node_tags: tuple[str, ...] = setting((), of_form(NAME, "give a network tag"))
     api_endpoint: str = setting("", _URL)
     token_url: str = setting("", (_token_url, _URL[1]))
     token_body: str = setting("", is_secret=True)
@@ -81,6 +81,14 @@ class Place:
     region: str
     network: str
     subnetwork: str
+
+    @property
+    def is_shared_vpc(self) -> bool:
+        return self.network_project != self.project
+
+    def regional(self, collection: str, name: str = "") -> str:
+        """The path of a regional collection, or of one in it."""
+        return f"projects/{self.project}/regions/{self.region}/{collection}/{name}".rstrip("/")
 
 
 def place_of(section: GlobalSection, metadata: Mapping[str, str]) -> Place:

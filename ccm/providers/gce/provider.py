@@ -1,16 +1,39 @@
 """Google Compute Engine as a `CloudProvider`."""
 
+from collections.abc import Mapping
+
 from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.providers.gce.api import QUOTAS, GceApi
 from ccm.providers.gce.config import read_config
 from ccm.providers.gce.ids import PROVIDER_IDS
 from ccm.providers.gce.instances import GceInstances
+from ccm.providers.gce.lb.load_balancers import GceLoadBalancers
+from ccm.providers.gce.lb.names import derived_cluster_id
 from ccm.providers.gce.routes import GceRoutes
 from ccm.providers.gce.volumes import GceVolumes
 
+CONFIG_MAP, KEYS = "ingress-uid", ("provider-uid", "uid")
+
+
+class ClusterId:
+    """What is in the names of shared parts: upstream's ID, which it keeps in a ConfigMap."""
+
+    def __init__(self, context: ProviderContext) -> None:
+        self._keep, self._known = context.keep_config_map, ""
+        self._derived = derived_cluster_id(context.cluster_uid or context.cluster_name)
+
+    async def read(self) -> str:
+        """That of the provider before that of the cluster; where there is none, it is made once."""
+        if not self._known:
+            data: Mapping[str, str] = dict.fromkeys(KEYS, self._derived)
+            if self._keep:
+                data = await self._keep("kube-system", CONFIG_MAP, data)
+            self._known = next(filter(None, map(data.get, KEYS)), self._derived)
+        return self._known
+
 
 class GceCloud(CloudProvider):
-    """Instances, routes and disks of one project and region."""
+    """Instances, load balancers, routes and disks of one project and region."""
 
     name = "gce"
     provider_ids = PROVIDER_IDS
@@ -26,6 +49,14 @@ class GceCloud(CloudProvider):
         self.instances = GceInstances(api, section.network)
         self.routes = GceRoutes(api, context.cluster_name)
         self.volumes = GceVolumes(api)
+        cluster_id = ClusterId(context)
+        self.load_balancers = GceLoadBalancers(api, section, self.instances, cluster_id.read)
+
+    async def prove_credentials(self) -> None:
+        """One instance of the project."""
+        assert self._api
+        path = f"projects/{(await self._api.place()).project}/aggregated/instances"
+        await self._api.get("instances.aggregatedList", path, maxResults="1")
 
     async def close(self) -> None:
         """Close the connections."""

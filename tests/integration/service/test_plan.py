@@ -7,7 +7,7 @@ import pytest
 from ccm.errors import KubernetesError
 from ccm.model.cloud import Ingress, IpMode
 from ccm.model.objects import Json
-from ccm.model.service import FINALIZER, Feature, Service
+from ccm.model.service import FINALIZER, UPSTREAM_FINALIZERS, Feature, Service
 from tests.support.cluster import patched
 from tests.support.nodes import PROVIDER_IDS, Tweak, labelled, with_finalizer, with_provider_id
 from workers.service.backends import EXCLUDE_LABEL, Backends, may_be_backend
@@ -250,6 +250,12 @@ def test_finalizers_of_others_stay(others: list[str]) -> None:
     added = after(AddFinalizer(before))
     assert added.finalizers == [*others, FINALIZER]
     assert after(RemoveFinalizer(added)).finalizers == others
+
+
+@pytest.mark.parametrize("theirs", UPSTREAM_FINALIZERS)
+def test_finalizers_of_upstreams_provider_go_with_ours(theirs: str) -> None:
+    before = service(with_finalizer(FINALIZER), with_finalizer(theirs), with_finalizer("foo"))
+    assert after(RemoveFinalizer(before)).finalizers == ["foo"]
 
 
 @pytest.mark.parametrize("ingress", [INGRESS, []])

@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_network
@@ -351,13 +352,15 @@ class Cloud:
         self._check_held(collection, body)
         if fault:
             return self._start(scope, "insert", path, fault=fault)
-        one = {key: value for key, value in body.items() if value is not None}
+        one = {key: deepcopy(value) for key, value in body.items() if value is not None}
         if collection in CHECKS:
             CHECKS[collection](one)
         if collection == "addresses":
             self._reserve(one)
         if collection == "forwardingRules":
             self._take_address(path, one)
+            if one["loadBalancingScheme"] == "INTERNAL":
+                one.setdefault("subnetwork", f"{scope}/subnetworks/default")
         for field in HOLDS.get(collection, ()):
             if isinstance(one.get(field), str):
                 one[field] = self.link(self.path(one[field]))

@@ -42,7 +42,7 @@ class Call:
 
     @property
     def is_write(self) -> bool:
-        return self.verb != "GET" and not self.name.endswith("Operations.wait")
+        return self.verb != "GET" and not self.name.endswith((".wait", ".listInstances"))
 
 
 @dataclass

@@ -1,24 +1,43 @@
 """The conformance kit's way around the provider: the server's own state."""
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from ccm.cloud.testkit.adapter import Disk, FaultKind, Machine, ObservedRoute, Owner
+from ccm.cloud.testkit.adapter import (
+    Disk,
+    FaultKind,
+    Machine,
+    ObservedBalancer,
+    ObservedRoute,
+    Owner,
+)
 from ccm.cloud.testkit.harness import uid_of
 from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
+from ccm.model.service import HealthCheck, Service
 from ccm.providers.gce import api
+from ccm.providers.gce.credentials import KEY_FILE
 from ccm.providers.gce.ids import last_part
 from ccm.providers.gce.instances import GceInstances
+from ccm.providers.gce.lb.names import CLUSTER_KEY, SERVICE_KEY
+from ccm.providers.gce.lb.request import GLOBAL_ACCESS, TIER, TYPE
 from ccm.providers.gce.routes import DESCRIPTION
 from ccm.providers.gce.volumes import CSI_DRIVER, LEGACY_SOURCE, GceVolumes
-from tests.labs.gce.cloud import PROJECT, REGION, ZONES
+from tests.labs.gce.cloud import PROJECT, REGION, ZONES, Cloud
 from tests.labs.gce.server import Gce
 from tests.providers.patience import PatientAdapter, huge_error
 
 BATCH, PAGE = 3, 4  # the provider's, so that few objects are several batches and pages
+PARTS = (
+    *("forwardingRules", "targetPools", "addresses", "firewalls", "httpHealthChecks"),
+    *("healthChecks", "backendServices", "instanceGroups"),
+)
 NETWORK = f"projects/{PROJECT}/global/networks/default"
 FAULTS: dict[FaultKind, dict[str, Any]] = {
     FaultKind.DENIED: {"status": 403, "reason": "forbidden"},
@@ -40,13 +59,17 @@ class GceAdapter(PatientAdapter):
     fault_kinds = tuple(FAULTS)
     machine_marks = ("tag:node",)
     page_size = PAGE
+    has_node_ports = False
 
     def __init__(self) -> None:
         self._running = ExitStack()
         self.gce: Gce
+        self._key_file: Path
 
     def start(self) -> None:
         self.gce = self._running.enter_context(Gce().running())
+        self._key_file = Path(self._running.enter_context(TemporaryDirectory()), "key.json")
+        os.environ[KEY_FILE] = str(self._key_file)
         GceInstances.batch_size = GceVolumes.batch_size = BATCH
 
     def stop(self) -> None:
@@ -58,7 +81,17 @@ class GceAdapter(PatientAdapter):
         assert not self.gce.violations, self.gce.violations
         self.gce.reset()
         self.gce.cloud.page_size = PAGE
-        return config_of(self.gce).encode()
+        self._key_file.write_text(json.dumps(self.gce.account()))
+        return config_of(self.gce, "token-url = nil", "token-body = ").encode()
+
+    def refuse_credentials(self) -> None:
+        self.gce.tokens.clear()
+        said = "Invalid JWT Signature."
+        self.gce.account_error = {"error": "invalid_grant", "error_description": said}
+
+    def renew_credentials(self) -> None:
+        self.gce.account_error = {}
+        self._key_file.write_text(json.dumps(self.gce.account(private_key_id="renewed")))
 
     def is_write(self, operation: str, budget: str) -> bool:
         return budget == api.WRITE
@@ -101,6 +134,55 @@ class GceAdapter(PatientAdapter):
     def _record(self, machine: Machine) -> Json:
         return self.gce.cloud.objects[path_of(machine)]
 
+    # Balancers
+
+    def list_balancers(self) -> Sequence[ObservedBalancer]:
+        return [
+            observed(self.gce.cloud, one)
+            for one in self.gce.cloud.named("forwardingRules").values()
+        ]
+
+    def balancer_resources(self) -> Collection[str]:
+        return [path for path in self.gce.cloud.objects if path.split("/")[-2] in PARTS]
+
+    def create_foreign_balancer(self, name: str, service: Service, owner: Owner) -> None:
+        said = {
+            Owner.NOBODY: {},
+            Owner.OTHER_CLUSTER: {SERVICE_KEY: "default/other", CLUSTER_KEY: "another"},
+            Owner.OTHER_SERVICE: {SERVICE_KEY: "default/other"},
+        }[owner]
+        self.add_rule(name, json.dumps(said))
+
+    def references_to(self, name: str) -> Sequence[tuple[Mapping[str, str], Json]]:
+        ip = self.gce.cloud.named("forwardingRules")[name]["IPAddress"]
+        return [(annotations, {"loadBalancerIP": ip}) for annotations in ({}, {TYPE: "Internal"})]
+
+    def add_rule(self, name: str, description: str) -> Json:
+        """A forwarding rule to a pool, both of this name."""
+        at, cloud = f"projects/{PROJECT}/regions/{REGION}", self.gce.cloud
+        pool = cloud.put(f"{at}/targetPools/{name}", "targetPool", description=description)
+        return cloud.put(
+            f"{at}/forwardingRules/{name}",
+            "forwardingRule",
+            description=description,
+            target=pool["selfLink"],
+            IPAddress=cloud.take("EXTERNAL"),
+            IPProtocol="TCP",
+            portRange="80-80",
+            loadBalancingScheme="EXTERNAL",
+            networkTier="PREMIUM",
+        )
+
+    def annotation_sets(self) -> Sequence[Mapping[str, str]]:
+        internal = {TYPE: "Internal"}
+        return [internal, {TIER: "Standard"}, {**internal, GLOBAL_ACCESS: "true"}]
+
+    def free_ip(self) -> str:
+        cloud, at = self.gce.cloud, f"projects/{PROJECT}/regions/{REGION}/addresses"
+        ip, more = cloud.take("EXTERNAL"), {"networkTier": "PREMIUM", "status": "RESERVED"}
+        cloud.put(f"{at}/kept", "address", address=ip, addressType="EXTERNAL", **more)
+        return ip
+
     # Routes
 
     def list_routes(self) -> Sequence[ObservedRoute]:
@@ -139,6 +221,38 @@ class GceAdapter(PatientAdapter):
 
     def absent_volume(self, source: str) -> Json:
         return spec_of(source, f"projects/{PROJECT}/zones/{ZONES[0]}/disks/absent")
+
+
+def observed(cloud: Cloud, rule: Json) -> ObservedBalancer:
+    """What the kit wants to know of a load balancer; its firewall says the ports."""
+    firewalls, name = cloud.named("firewalls"), rule["name"]
+    (allowed,) = firewalls.get(f"k8s-fw-{name}", {}).get(
+        "allowed", [{"IPProtocol": "", "ports": []}]
+    )
+    backend = cloud.objects[cloud.path(rule.get("target") or rule["backendService"])]
+    groups = [cloud.path(one["group"]) for one in backend.get("backends", ())]
+    instances = [
+        *backend.get("instances", ()),
+        *(url for one in groups for url in cloud.members[one]),
+    ]
+    (url,) = backend.get("healthChecks") or [""]
+    check = cloud.objects.get(cloud.path(url), {})
+    where = check.get("httpHealthCheck", check)
+    ranges = set(firewalls.get(f"k8s-fw-{name}", {}).get("sourceRanges", ())) - {"0.0.0.0/0"}
+    return ObservedBalancer(
+        name=name,
+        listeners=frozenset(
+            (allowed["IPProtocol"].upper(), number, 0)
+            for ports in allowed["ports"]
+            for number in range(int(ports.split("-")[0]), int(ports.split("-")[-1]) + 1)
+        ),
+        backends=frozenset(provider_id_of(one) for one in instances),
+        source_ranges=frozenset(ranges),
+        health_check=HealthCheck(where["port"], where["requestPath"])
+        if check.get("name") == name
+        else None,
+        has_affinity=backend.get("sessionAffinity", "NONE") != "NONE",
+    )
 
 
 def config_of(gce: Gce, *lines: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,9 @@ from tests.providers.started import StartedProvider
 class Started(StartedProvider, GceCloud):
     """The provider with its gate."""
 
-    def __init__(self, config: str) -> None:
-        super().__init__(config, "gce.conf", cluster_uid="0c1b2d3e-0000-4000-8000-000000000001")
+    def __init__(self, config: str, **more: Any) -> None:
+        uid = "0c1b2d3e-0000-4000-8000-000000000001"
+        super().__init__(config, "gce.conf", cluster_uid=uid, **more)
 
 
 Start = Callable[..., Awaitable[Started]]
@@ -50,8 +52,8 @@ async def start(gce: Gce) -> AsyncIterator[Start]:
     """Starts the provider with these lines in its configuration."""
     started: list[Started] = []
 
-    async def start(*lines: str) -> Started:
-        started.append(Started(config_of(gce, *lines)))
+    async def start(*lines: str, **more: Any) -> Started:
+        started.append(Started(config_of(gce, *lines), **more))
         return await started[-1].start()
 
     yield start

@@ -1,0 +1,1 @@
+"""Load balancers: target pools for external ones, backend services for internal ones."""

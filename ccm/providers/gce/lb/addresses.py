@@ -1,0 +1,52 @@
+"""Which address a load balancer has: what is there, what is asked for, and what may stay."""
+
+from ccm.errors import Refused
+from ccm.model.objects import Json, text
+from ccm.providers.gce.ids import last_part, path_of_url
+from ccm.providers.gce.lb.names import Names
+from ccm.providers.gce.lb.observed import ADDRESS, RULE, Observed
+from ccm.providers.gce.lb.request import BalancerRequest
+
+PREMIUM = "PREMIUM"
+
+
+def tier_of(request: BalancerRequest, part: Json | None) -> str:
+    """The tier that is asked for, else that of what is there."""
+    return request.tier or text((part or {}).get("networkTier")) or PREMIUM
+
+
+def may_stay(request: BalancerRequest, part: Json, tier: str) -> bool:
+    """Whether the address of a rule or a reservation is of the right kind, tier and subnetwork."""
+    kind = text(part.get("loadBalancingScheme") or part.get("addressType"))
+    if (kind == "INTERNAL") != request.is_internal:
+        return False
+    if not request.is_internal:
+        return text(part.get("networkTier")) in ("", tier)
+    subnetwork = path_of_url(text(part.get("subnetwork")), "")
+    return not request.subnetwork or subnetwork in ("", request.subnetwork)
+
+
+def requested_ip(observed: Observed, names: Names, request: BalancerRequest, tier: str) -> str:
+    """The address that the Service names; raises `Refused` if it may not have it."""
+    ip, rule = request.requested_ip, observed.get(RULE, names.balancer) or {}
+    if not ip or rule.get("IPAddress") == ip:
+        return ip
+    rules = [one for one in observed.all(RULE) if one.get("IPAddress") == ip]
+    if any(one.get("name") != names.balancer for one in rules):
+        raise Refused(f"loadBalancerIP {ip} is in use by another load balancer")
+    reserved = [one for one in observed.all(ADDRESS) if one.get("address") == ip]
+    if request.is_internal and not reserved:
+        return ip  # of the subnetwork, which Google checks
+    if not reserved:
+        raise Refused(f"loadBalancerIP {ip} is not a reserved address of {observed.place.region}")
+    (address, *_) = reserved
+    if not request.is_internal and text(address.get("networkTier")) not in ("", tier):
+        raise Refused(f"loadBalancerIP {ip} is of another network tier than {tier}")
+    if any(last_part(text(user)) != names.balancer for user in address.get("users", ())):
+        raise Refused(f"loadBalancerIP {ip} is in use by another load balancer")
+    return ip
+
+
+def is_reserved(observed: Observed, ip: str) -> bool:
+    """Whether the address stays while there is no rule."""
+    return bool(ip) and any(one.get("address") == ip for one in observed.all(ADDRESS))

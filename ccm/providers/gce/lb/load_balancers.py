@@ -1,0 +1,370 @@
+"""The load balancers of Services: all parts are read, compared, and written in an order that lets a
+repetition finish what was broken off. The forwarding rule is made last and deleted first.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ccm.cloud.record_balancers import PresentNodes
+from ccm.cloud.shared_read import SharedRead
+from ccm.errors import CloudError, Refused, RetryAfter, warnings_as_notes
+from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
+from ccm.model.objects import Json, Node, text
+from ccm.model.service import Feature, Service
+from ccm.providers.gce import ids
+from ccm.providers.gce.api import GceApi
+from ccm.providers.gce.config import SUBSETS, GlobalSection, Place
+from ccm.providers.gce.ids import last_part
+from ccm.providers.gce.instances import GceInstances
+from ccm.providers.gce.lb import addresses, design
+from ccm.providers.gce.lb.backends import BackendServices, TargetPools, paths_of
+from ccm.providers.gce.lb.names import (
+    CLUSTER_KEY,
+    OWN_NAME,
+    SERVICE_KEY,
+    UID_KEY,
+    Names,
+    described,
+)
+from ccm.providers.gce.lb.observed import (
+    ADDRESS,
+    CHECK,
+    FIREWALL,
+    HTTP_CHECK,
+    POOL,
+    RULE,
+    SERVICE,
+    Kind,
+    Observed,
+)
+from ccm.providers.gce.lb.parts import Parts, together
+from ccm.providers.gce.lb.request import (
+    OUTREACHING,
+    BalancerRequest,
+    check_served,
+    is_internal,
+    read_request,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One Service's load balancer as it is, and where and what it is called."""
+
+    place: Place
+    names: Names
+    observed: Observed
+
+    def own(self, kind: Kind) -> Json | None:
+        return self.observed.get(kind, self.names.balancer)
+
+    @property
+    def rule(self) -> Json | None:
+        return self.own(RULE)
+
+    @property
+    def is_there(self) -> bool:
+        return any(self.own(kind) for kind in (RULE, POOL, SERVICE))
+
+    @property
+    def is_internal(self) -> bool:
+        """What is there is internal."""
+        if self.rule is None:
+            return self.own(SERVICE) is not None
+        return self.rule.get("loadBalancingScheme") == "INTERNAL"
+
+
+class GceLoadBalancers:
+    """Network load balancers of one region, by upstream's names and descriptions."""
+
+    supported_features = frozenset(
+        {Feature.UDP, Feature.SOURCE_RANGES, Feature.SESSION_AFFINITY, Feature.FIXED_IP}
+    )
+    privileged_annotations = OUTREACHING
+
+    def __init__(
+        self,
+        api: GceApi,
+        section: GlobalSection,
+        instances: GceInstances,
+        cluster_id: Callable[[], Awaitable[str]],
+    ) -> None:
+        self._api, self._section, self._instances = api, section, instances
+        self._cluster_id, self._parts = cluster_id, Parts(api)
+        self._pools = TargetPools(api, self._parts)
+        self._services = BackendServices(api, self._parts)
+        self._present = PresentNodes(instances)
+        self._read = SharedRead(self._read_all)
+        self._shared = asyncio.Lock()  # of parts that several Services have
+        self._making: dict[Kind, set[str]] = {HTTP_CHECK: set(), CHECK: set()}
+        """Load balancers that are being made with the shared check of this kind."""
+        self._round = 0  # of deletions of shared parts
+
+    # The interface
+
+    def name_for(self, service: Service) -> str:
+        return service.default_balancer_name
+
+    async def get(self, service: Service) -> Balancer | None:
+        work = await self._look(service)
+        own = work.rule if work.rule and work.names.is_own(work.rule) else None
+        return _balancer(work.names, own) if own else None
+
+    async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
+        """As the interface; `RetryAfter` while an operation takes long."""
+        return await self._present.perform(partial(self._ensure_all, service), nodes)
+
+    async def _ensure_all(self, service: Service, nodes: Sequence[Node]) -> Balancer:
+        work = await self._look(service)
+        self._check(service, work)
+        request = read_request(service, work.place)
+        with warnings_as_notes(request):
+            if work.is_there and work.is_internal != request.is_internal:
+                await self._delete(work)
+                work = await self._look(service)
+            making = self._making[_check_kind(request.is_internal)]
+            try:
+                if not request.is_local:
+                    making.add(work.names.balancer)
+                rule = await self._ensure(work, request, nodes)
+            finally:
+                making.discard(work.names.balancer)
+        return _balancer(work.names, rule, tuple(request.warnings))
+
+    async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
+        await self._present.perform(partial(self._update_all, service), nodes)
+
+    async def _update_all(self, service: Service, nodes: Sequence[Node]) -> None:
+        work = await self._look(service)
+        self._check(service, work)
+        if work.rule is None:
+            raise Refused(f"Service {service.key} has no load balancer")
+        paths = paths_of(nodes)
+        if work.is_internal:
+            name = last_part(text(work.rule.get("backendService")))
+            if backend := work.observed.get(SERVICE, name):
+                update = self._services.set_backends(work.place, work.names, backend, paths)
+                await self._present.write(update)
+        elif pool := work.own(POOL):
+            update = self._pools.set_instances(work.place, pool, paths)
+            await self._present.write(update)
+
+    async def delete(self, service: Service) -> None:
+        work = await self._look(service)
+        self._check(service, work)
+        await self._delete(work, is_internal(service))
+
+    async def owned(self) -> Sequence[OwnedBalancer]:
+        """Those that say so: of upstream's, nothing proves whose cluster they are."""
+        observed, cluster_id = await self._read(), await self._cluster_id()
+        marked = ((text(rule.get("name")), described(rule)) for rule in observed.all(RULE))
+        return [
+            OwnedBalancer(name, said.get(UID_KEY, ""), said.get(SERVICE_KEY, ""))
+            for name, said in marked
+            if OWN_NAME.fullmatch(name) and said.get(CLUSTER_KEY) == cluster_id
+        ]
+
+    # Reading
+
+    async def _read_all(self) -> Observed:
+        before = self._round
+        return Observed(await self._api.place(), await self._parts.read(), before)
+
+    async def _look(self, service: Service) -> Work:
+        names = Names.of(service, await self._cluster_id())
+        observed = await self._read()
+        return Work(observed.place, names, observed)
+
+    def _check(self, service: Service, work: Work) -> None:
+        """Raise for Services of another controller, and for parts that are not the Service's."""
+        is_there = work.rule is not None
+        check_served(service, SUBSETS in self._section.alpha_features, is_there)
+        for kind in (RULE, POOL, SERVICE, ADDRESS):
+            if (part := work.own(kind)) and not work.names.is_own(part):
+                raise Refused(
+                    f"{kind.collection} {work.names.balancer} is not described as that of Service "
+                    f"{service.key}: it is not changed; delete it, or give it the description "
+                    f"{work.names.description}"
+                )
+
+    # Making
+
+    async def _ensure(self, work: Work, request: BalancerRequest, nodes: Sequence[Node]) -> Json:
+        """The forwarding rule, once all parts are as asked for."""
+        place, names = work.place, work.names
+        tier = addresses.tier_of(request, work.rule or work.own(ADDRESS))
+        rule, address = await self._kept(work, request, tier)
+        pool = work.own(POOL)
+        must_replace_pool = pool is not None and self._pools.must_be_replaced(request, pool)
+        wanted = addresses.requested_ip(work.observed, names, request, tier)
+        there = text(rule.get("IPAddress") if rule else (address or {}).get("address"))
+        backend = self._api.url_of(self._backend(work, request))
+        desired = design.rule(names, request, place, wanted or there, tier, backend)
+        is_right = (
+            bool(rule) and not must_replace_pool and design.is_rule_right(desired, rule or {})
+        )
+        is_held = addresses.is_reserved(work.observed, desired["IPAddress"])
+        if not is_right and not address and not is_held:
+            body = design.address(names, request, desired["IPAddress"], tier)
+            await self._parts.create(place, ADDRESS, body)
+            address = await self._parts.get(place, ADDRESS, names.balancer)
+            desired["IPAddress"] = text(address.get("address"))
+        tags = await self._tags(nodes)
+        check = await self._ensure_around(work, request, desired["IPAddress"], tags)
+        if rule and not is_right:
+            await self._parts.delete(place, RULE, names.balancer)
+        if must_replace_pool:
+            await self._parts.delete(place, POOL, names.balancer)
+            pool = None
+        paths = paths_of(nodes)
+        if request.is_internal:
+            write = self._services.ensure(place, names, request, work.observed, check, paths)
+        else:
+            write = self._pools.ensure(place, names, request, pool, check, paths)
+        await self._present.write(write)
+        if not is_right:
+            await self._parts.create(place, RULE, desired)
+        if address:
+            await self._parts.delete(place, ADDRESS, names.balancer)
+        await self._clean_up(work, request)
+        return rule if rule and is_right else desired
+
+    async def _kept(
+        self, work: Work, request: BalancerRequest, tier: str
+    ) -> tuple[Json | None, Json | None]:
+        """The rule and the held address, without those whose address cannot stay."""
+        kept = list[Json | None]()
+        for kind in (RULE, ADDRESS):
+            part = work.own(kind)
+            if part and not addresses.may_stay(request, part, tier):
+                await self._parts.delete(work.place, kind, work.names.balancer)
+                request.warnings.append("its network is another one now: so is its address")
+                part = None
+            kept.append(part)
+        rule, address = kept
+        return rule, address
+
+    def _backend(self, work: Work, request: BalancerRequest) -> str:
+        if not request.is_internal:
+            return self._pools.path(work.place, work.names)
+        return work.place.regional(SERVICE.collection, self._services.name(work.names, request))
+
+    async def _ensure_around(
+        self, work: Work, request: BalancerRequest, ip: str, tags: Sequence[str]
+    ) -> str:
+        """The firewalls and the health check; the path of the check.
+
+        What several Services share may have been deleted since it was read: then it is read again.
+        """
+        place, names, observed = work.place, work.names, work.observed
+        firewall = design.firewall(names, request, place, ip, tags)
+        probes = design.check_firewall(names, request, place, ip, tags)
+        check, kind = design.health_check(names, request), _check_kind(request.is_internal)
+
+        async def ensure(kind: Kind, desired: Json) -> None:
+            there = observed.get(kind, desired["name"])
+            await self._parts.ensure(place, kind, desired, there, request.warnings)
+
+        async def ensure_check() -> None:
+            async with self._shared:
+                if observed.round != self._round:
+                    raise RetryAfter("shared parts were deleted meanwhile", 0.0)
+                await together(ensure(kind, check), ensure(FIREWALL, probes))
+
+        await together(ensure(FIREWALL, firewall), ensure_check())
+        return f"projects/{place.project}/global/{kind.collection}/{check['name']}"
+
+    async def _tags(self, nodes: Sequence[Node]) -> Sequence[str]:
+        """Network tags of the Nodes: those of the file, else for each instance the longest tag that
+        its name begins with.
+        """
+        if self._section.node_tags:
+            return sorted(self._section.node_tags)
+        listing, tags = await self._instances.read(nodes), set[str]()
+        for ref in filter(None, (ids.instance_of(node.provider_id) for node in nodes)):
+            if machine := listing.by_id.get(ref):
+                fitting = [tag for tag in machine.tags if ref.name.startswith(tag)]
+                if not fitting:
+                    raise CloudError(
+                        f"instance {machine} has no network tag that its name begins with: "
+                        "set node-tags in [global] to a tag that all Nodes have"
+                    )
+                tags.add(max(fitting, key=len))
+        if not tags:
+            raise CloudError("there is no Node to take network tags from: set node-tags")
+        return sorted(tags)
+
+    async def _clean_up(self, work: Work, request: BalancerRequest) -> None:
+        """Take away the health check of the other policy, and a backend that is no longer used."""
+        kind = _check_kind(request.is_internal)
+        if request.is_local:
+            await self._delete_shared(work, kind)
+        elif work.own(kind):
+            await self._delete_check(work, kind, is_local=True)
+        backend = self._services.name(work.names, request)
+        before = last_part(text((work.rule or {}).get("backendService")))
+        if request.is_internal and before and before != backend:
+            await self._parts.delete(work.place, SERVICE, before)
+
+    # Deleting
+
+    async def _delete(self, work: Work, was_internal: bool = False) -> None:
+        """What is referred to goes after what refers to it; each part is looked for by itself."""
+        place, names = work.place, work.names
+        used = last_part(text((work.rule or {}).get("backendService")))
+        backends = [(RULE, names.balancer), (POOL, names.balancer), (SERVICE, names.balancer)]
+        backends += [(SERVICE, used)] if used != names.balancer else []
+        firewalls = [names.firewall, *(names.check_firewall(True, kind) for kind in (False, True))]
+        checks = [(HTTP_CHECK, names.balancer), (CHECK, names.balancer)]
+        for kind, name in (*backends, *checks, *((FIREWALL, one) for one in firewalls)):
+            if work.observed.get(kind, name):
+                await self._parts.delete(place, kind, name)
+        await self._delete_shared(work, HTTP_CHECK)
+        await self._delete_shared(work, CHECK, has_groups=was_internal or work.is_internal)
+        if work.own(ADDRESS):
+            await self._parts.delete(place, ADDRESS, names.balancer)
+
+    async def _delete_check(self, work: Work, kind: Kind, is_local: bool) -> bool:
+        """A health check and its firewall; False when others use it."""
+        name, firewall = (
+            work.names.check(is_local),
+            work.names.check_firewall(is_local, kind is CHECK),
+        )
+        if work.observed.get(kind, name) and not await self._parts.delete(work.place, kind, name):
+            return False
+        if work.observed.get(FIREWALL, firewall):
+            await self._parts.delete(work.place, FIREWALL, firewall)
+        return True
+
+    async def _delete_shared(self, work: Work, kind: Kind, has_groups: bool = False) -> None:
+        """The shared health check, its firewall and the groups, with the last who used them.
+
+        Who used them tries, although others are listed that may: of several that go at the same
+        time, whoever is last finds them unused.
+        """
+        names, observed = work.names, work.observed
+        users = [
+            text(part.get("name"))
+            for part in observed.all(SERVICE if kind is CHECK else POOL)
+            if names.shared_check in map(last_part, map(text, part.get("healthChecks", ())))
+        ]
+        used = {names.balancer, last_part(text((work.rule or {}).get("backendService")))}
+        firewall = observed.get(FIREWALL, names.check_firewall(False, kind is CHECK))
+        is_there = observed.get(kind, names.shared_check) or firewall or has_groups
+        if not is_there or (users and not used & {*users}):
+            return
+        async with self._shared:
+            if not self._making[kind] - {names.balancer}:
+                self._round += 1
+                if await self._delete_check(work, kind, is_local=False) and has_groups:
+                    await self._services.delete_groups(names)
+
+
+def _check_kind(is_internal: bool) -> Kind:
+    return CHECK if is_internal else HTTP_CHECK
+
+
+def _balancer(names: Names, rule: Json, warnings: tuple[str, ...] = ()) -> Balancer:
+    return Balancer(names.balancer, (Ingress(ip=text(rule.get("IPAddress"))),), warnings)

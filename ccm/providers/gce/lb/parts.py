@@ -1,0 +1,129 @@
+"""The parts of load balancers in the API: one read of all, and each write."""
+
+import asyncio
+import logging
+import shlex
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar, cast
+
+from ccm.errors import Conflict, Denied, NotFound, RetryAfter
+from ccm.model.objects import Json, text
+from ccm.providers.gce.api import RACE_RETRY, GceApi, InUse
+from ccm.providers.gce.config import Place
+from ccm.providers.gce.ids import last_part
+from ccm.providers.gce.lb.design import changes, merged
+from ccm.providers.gce.lb.observed import FIREWALL, KINDS, Kind
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def together(*calls: Awaitable[T]) -> list[T]:
+    """What all of them give, each to its end; raises what the first one raised that failed."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return cast(list[T], results)
+
+
+class Parts:
+    """Reads and writes parts; what is gone already is deleted with success."""
+
+    def __init__(self, api: GceApi) -> None:
+        self._api = api
+
+    async def read(self) -> Mapping[Kind, Mapping[str, Json]]:
+        """One list a kind, all under way together."""
+        place = await self._api.place()
+        reads = (self._api.list(f"{kind.methods}.list", self._path(place, kind)) for kind in KINDS)
+        lists = await together(*reads)
+        return {
+            kind: {text(one.get("name")): one for one in listed}
+            for kind, listed in zip(KINDS, lists, strict=True)
+        }
+
+    async def get(self, place: Place, kind: Kind, name: str) -> Json:
+        return await self._api.get(f"{kind.methods}.get", self._path(place, kind, name))
+
+    async def ensure(
+        self, place: Place, kind: Kind, desired: Json, record: Json | None, warnings: list[str]
+    ) -> None:
+        """Make a part, or what is different in it.
+
+        In a shared VPC the host project may not let us change firewalls: then people are told how,
+        as upstream does, and the rest goes on.
+        """
+        differing = changes(desired, record) if record else desired
+        if not differing:
+            return
+        name = desired["name"]
+        try:
+            if record is None:
+                await self.create(place, kind, merged({}, desired))
+            else:
+                body = merged(record, desired)
+                if kind.update == "PATCH":
+                    body = {**differing, "fingerprint": record.get("fingerprint")}
+                verb = "update" if kind.update == "PUT" else "patch"
+                path = self._path(place, kind, name)
+                await self._api.change(f"{kind.methods}.{verb}", kind.update, path, body)
+        except Denied as denied:
+            if kind is not FIREWALL or not place.is_shared_vpc:
+                raise
+            warnings.append(f"{denied}: run {firewall_command(desired, record is None, place)}")
+
+    async def create(self, place: Place, kind: Kind, body: Json) -> None:
+        """Raises `RetryAfter` for what someone else has made meanwhile."""
+        try:
+            await self._api.change(f"{kind.methods}.insert", "POST", self._path(place, kind), body)
+        except Conflict as conflict:
+            raise RetryAfter(str(conflict), RACE_RETRY) from conflict
+
+    async def delete(self, place: Place, kind: Kind, name: str) -> bool:
+        """Whether it is gone now; a part that others use is not."""
+        path = self._path(place, kind, name)
+        try:
+            await self._api.change(f"{kind.methods}.delete", "DELETE", path)
+        except NotFound:
+            return True
+        except InUse:
+            return False
+        except Denied as denied:
+            if kind is not FIREWALL or not place.is_shared_vpc:
+                raise
+            command = f"gcloud compute firewall-rules delete {name}"
+            extra = {"why": str(denied), "run": f"{command} --project={place.network_project}"}
+            log.warning("a firewall of the shared VPC is left behind", extra=extra)
+        return True
+
+    async def call(self, place: Place, kind: Kind, name: str, verb: str, body: Json) -> None:
+        """A method of its own, such as `addInstance`."""
+        path = f"{self._path(place, kind, name)}/{verb}"
+        await self._api.change(f"{kind.methods}.{verb}", "POST", path, body)
+
+    def _path(self, place: Place, kind: Kind, name: str = "") -> str:
+        if kind.scope == "region":
+            return place.regional(kind.collection, name)
+        project = place.network_project if kind.scope == "network" else place.project
+        return f"projects/{project}/global/{kind.collection}/{name}".rstrip("/")
+
+
+def firewall_command(desired: Json, is_new: bool, place: Place) -> str:
+    """What makes a firewall so, for whoever may do it in the host project."""
+    (allowed,) = desired["allowed"]
+    protocol = allowed["IPProtocol"]
+    flags = {
+        "description": desired["description"],
+        "allow": ",".join(f"{protocol}:{port}" for port in allowed["ports"]),
+        "source-ranges": ",".join(desired["sourceRanges"]),
+        "destination-ranges": ",".join(desired["destinationRanges"]),
+        "target-tags": ",".join(desired["targetTags"]),
+        "project": place.network_project,
+    }
+    verb = "update"
+    if is_new:
+        verb, flags = "create", {"network": last_part(place.network), **flags}
+    given = [f"--{key}={value}" for key, value in flags.items() if value]
+    return shlex.join(["gcloud", "compute", "firewall-rules", verb, desired["name"], *given])

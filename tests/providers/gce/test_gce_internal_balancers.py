@@ -1,0 +1,175 @@
+"""Internal load balancers: groups, backend services, and what several of them share."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from ccm.cloud.testkit.harness import service
+from ccm.model.objects import Json
+from ccm.providers.gce.lb.request import GLOBAL_ACCESS, OLD_TYPE, SHARE, SUBNET, TYPE
+from tests.labs.gce.cloud import PROJECT, REGION, ZONES
+from tests.labs.gce.server import Gce
+from tests.providers.gce.balancers import NAME, delete, ensure, hosts, left, only, parts_of, web
+from tests.providers.gce.conftest import Start, Started
+from tests.providers.gce.test_gce_balancers import ID, PLAIN
+
+INTERNAL = {TYPE: "Internal"}
+GROUP = f"k8s-ig--{ID}"
+PARTS = sorted(
+    [
+        f"backendServices/{NAME}",
+        f"firewalls/k8s-fw-{NAME}",
+        f"firewalls/k8s-{ID}-node-hc",
+        f"forwardingRules/{NAME}",
+        f"healthChecks/k8s-{ID}-node",
+        *[f"instanceGroups/{GROUP}"] * 3,
+    ]
+)
+
+
+def group(gce: Gce, zone: str) -> Json:
+    path = f"projects/{PROJECT}/zones/{zone}/instanceGroups/{GROUP}"
+    return gce.cloud.members[path]
+
+
+@pytest.mark.parametrize("key", [TYPE, OLD_TYPE])
+async def test_each_zone_has_a_group_behind_one_service(gce: Gce, cloud: Started, key: str) -> None:
+    """GC46: and nothing is left of them."""
+    asked = web(80, 81, annotations={key: "Internal"})
+    made = await ensure(cloud, asked, *hosts(gce))
+    assert left(gce) == PARTS
+    rule, backend = only(gce, "forwardingRules"), only(gce, "backendServices")
+    assert (rule["IPAddress"], rule["ports"]) == (made.ingress[0].ip, ["80", "81"])
+    assert rule["IPAddress"].startswith("10.132.")
+    zones = [one["group"].split("/")[-3] for one in backend["backends"]]
+    assert sorted(zones) == list(ZONES)
+    assert [len(group(gce, zone)) for zone in ZONES] == [1, 1, 1]
+    gce.calls.clear()
+    await ensure(cloud, asked, *hosts(gce, 0), *[])
+    await delete(cloud, asked)
+    assert left(gce) == []
+
+
+async def test_unchanged_it_is_only_read(gce: Gce, cloud: Started) -> None:
+    nodes, asked = hosts(gce), web(annotations=INTERNAL)
+    await ensure(cloud, asked, *nodes)
+    gce.calls.clear()
+    await ensure(cloud, asked, *nodes)
+    await parts_of(cloud).update_nodes(asked, nodes)
+    assert gce.writes() == []
+    await parts_of(cloud).update_nodes(asked, nodes[1:])
+    assert [len(group(gce, zone)) for zone in ZONES] == [0, 1, 1]
+    assert len(only(gce, "backendServices")["backends"]) == 2
+
+
+async def test_with_more_than_five_ports_it_has_all(gce: Gce, cloud: Started) -> None:
+    """GC47: the firewall has the Service's only."""
+    nodes = hosts(gce)
+    before = await ensure(cloud, web(80, annotations=INTERNAL), *nodes)
+    made = await ensure(cloud, web(*range(80, 86), annotations=INTERNAL), *nodes)
+    assert made.ingress == before.ingress
+    rule = only(gce, "forwardingRules")
+    assert (rule.get("allPorts"), "ports" in rule) == (True, False)
+    assert gce.cloud.named("firewalls")[f"k8s-fw-{NAME}"]["allowed"][0]["ports"] == ["80-85"]
+    await ensure(cloud, web(80, annotations=INTERNAL), *nodes)
+    assert only(gce, "forwardingRules")["ports"] == ["80"]
+
+
+async def test_a_member_that_is_there_spoils_no_batch(gce: Gce, cloud: Started) -> None:
+    """GC48."""
+    gce.fault("instanceGroups.addInstances", status=400, reason="memberAlreadyExists")
+    await ensure(cloud, web(annotations=INTERNAL), *hosts(gce))
+    assert [len(group(gce, zone)) for zone in ZONES] == [1, 1, 1]
+
+
+async def test_other_groups_keep_their_instances(gce: Gce, cloud: Started) -> None:
+    """GC49: also when ours are deleted."""
+    nodes = hosts(gce)
+    at = f"projects/{PROJECT}/zones/{ZONES[0]}/instanceGroups/other"
+    gce.cloud.put(at, "instanceGroup", size=1, zone=gce.cloud.link(at.rpartition("/inst")[0]))
+    gce.cloud.members[at] = {"there": {"instance": "there"}}
+    await ensure(cloud, web(annotations=INTERNAL), *nodes)
+    await delete(cloud, web(annotations=INTERNAL))
+    assert left(gce) == ["instanceGroups/other"]
+    assert gce.cloud.members[at]
+
+
+async def test_a_changed_fingerprint_is_read_again(gce: Gce, cloud: Started) -> None:
+    """GC50: what someone else has set stays."""
+    nodes, asked = hosts(gce), web(annotations=INTERNAL)
+    await ensure(cloud, asked, *nodes)
+    only(gce, "backendServices")["connectionDraining"] = {"drainingTimeoutSec": 30}
+    gce.fault("regionBackendServices.patch", status=412, reason="conditionNotMet")
+    gce.calls.clear()
+    await ensure(cloud, web(annotations=INTERNAL, sessionAffinity="ClientIP"), *nodes)
+    backend = only(gce, "backendServices")
+    assert backend["sessionAffinity"] == "CLIENT_IP"
+    assert backend["connectionDraining"] == {"drainingTimeoutSec": 30}
+    assert gce.writes() == ["regionBackendServices.patch"] * 2
+
+
+async def test_one_kind_goes_before_the_other_comes(gce: Gce, cloud: Started) -> None:
+    """GC51."""
+    nodes = hosts(gce)
+    for annotations, parts in (({}, PLAIN), (INTERNAL, PARTS), ({}, PLAIN)):
+        gce.calls.clear()
+        await ensure(cloud, web(annotations=annotations), *nodes)
+        assert left(gce) == parts
+        rules = [one for one in gce.writes() if one.startswith("forwardingRules")]
+        assert rules[-1] == "forwardingRules.insert"
+
+
+async def test_options_are_set_and_another_subnet_is_another_address(
+    gce: Gce, cloud: Started
+) -> None:
+    """GC52."""
+    nodes = hosts(gce)
+    path = f"projects/{PROJECT}/regions/{REGION}/subnetworks/second"
+    gce.cloud.put(path, "subnetwork", ipCidrRange="10.133.0.0/20")
+    first = await ensure(cloud, web(annotations={**INTERNAL, GLOBAL_ACCESS: "true"}), *nodes)
+    assert only(gce, "forwardingRules")["allowGlobalAccess"] is True
+    made = await ensure(cloud, web(annotations={**INTERNAL, SUBNET: "second"}), *nodes)
+    assert made.ingress != first.ingress
+    assert made.warnings
+    rule = only(gce, "forwardingRules")
+    assert (rule["subnetwork"].endswith("second"), rule["allowGlobalAccess"]) == (True, False)
+    external = await ensure(cloud, web(annotations={SUBNET: "second"}), *nodes)
+    assert any(SUBNET in warning for warning in external.warnings)
+
+
+async def test_services_share_a_backend_if_they_ask_for_it(gce: Gce, cloud: Started) -> None:
+    """By upstream's name; the last of them takes it away."""
+    nodes, annotations = hosts(gce), {**INTERNAL, SHARE: "true"}
+    services = [service(name, annotations) for name in ("one", "two")]
+    for asked in services:
+        await ensure(cloud, asked, *nodes)
+    assert only(gce, "backendServices")["name"].startswith(f"k8s-{ID}-internal-tcp-nmv1-")
+    await delete(cloud, services[0])
+    assert len(gce.cloud.named("backendServices")) == 1
+    await delete(cloud, services[1])
+    assert left(gce) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        ({"uid": "0123456789abcdef"}, "0123456789abcdef"),
+        ({"uid": "0123456789abcdef", "provider-uid": "fedcba9876543210"}, "fedcba9876543210"),
+        ({}, ID),
+    ],
+)
+async def test_upstreams_cluster_id_is_in_the_names_of_shared_parts(
+    gce: Gce, start: Start, data: Mapping[str, str], wanted: str
+) -> None:
+    """GC42: where there is none, ours is made, once."""
+    asked = list[tuple[str, str]]()
+
+    async def keep(namespace: str, name: str, own: Mapping[str, str]) -> Mapping[str, str]:
+        asked.append((namespace, name))
+        return data or own
+
+    cloud = await start(keep_config_map=keep)
+    for name in ("one", "two"):
+        await ensure(cloud, service(name), *hosts(gce))
+    assert only(gce, "httpHealthChecks")["name"] == f"k8s-{wanted}-node"
+    assert asked == [("kube-system", "ingress-uid")]
