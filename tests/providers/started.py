@@ -11,10 +11,14 @@ from ccm.cloud.gate import invoke
 from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node
-from ccm.model.cloud import Answer, Instance, Unknown
+from ccm.errors import RetryAfter
+from ccm.model.cloud import Answer, Balancer, Instance, Unknown
 from ccm.model.objects import Node
+from ccm.model.service import Service
 from ccm.settings import Settings
 from tests.support.deadlines import timeout
+
+MOST_TRIES = 20
 
 
 class StartedProvider(CloudProvider):
@@ -53,6 +57,20 @@ class StartedProvider(CloudProvider):
     @property
     def operations(self) -> list[str]:
         return [call.operation for call in self.gate.calls]
+
+
+class ServingProvider(StartedProvider):
+    """One whose load balancers take a while."""
+
+    async def ensure(self, service: Service, *nodes: Node) -> Balancer:
+        """As the controller does it: it comes back while the cloud is at work."""
+        assert self.load_balancers
+        for _ in range(MOST_TRIES):
+            try:
+                return await invoke(self.load_balancers.ensure, service, nodes)
+            except RetryAfter:
+                continue
+        raise AssertionError("it never ends")
 
 
 async def checked(provider: str, text: str, directory: Path) -> Sequence[Finding]:

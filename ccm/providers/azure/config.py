@@ -246,6 +246,8 @@ def _check(config: AzureConfig, faults: Faults) -> None:
     if config.use_managed_identity_extension and config.network_resource_tenant_id:
         problem = "is of another tenant, where a managed identity is not known"
         faults.add("networkResourceTenantID", problem, "use a client secret or a certificate")
+    if config.has_ip_pools and not config.vnet_name:
+        faults.add("vnetName", "is missing", "give it, as machines join by their address")
     if config.cloud.lower() not in CLOUDS and not config.resource_manager_endpoint:
         known = ", ".join(dict.fromkeys(CLOUDS))
         remedy = f"use one of {known}, or give resourceManagerEndpoint, which shows the rest"

@@ -5,24 +5,19 @@ from typing import Any, Self
 
 import pytest
 
-from ccm.cloud.gate import invoke
 from ccm.cloud.interface import SecretReader
 from ccm.cloud.testkit.harness import node
-from ccm.errors import RetryAfter
-from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node
-from ccm.model.service import Service
 from ccm.providers.azure.config import ENVIRONMENT
 from ccm.providers.azure.provider import AzureCloud
 from tests.labs.azure.lab import MISSING, Lab, is_built, running_lab
-from tests.providers.started import StartedProvider
+from tests.providers.started import ServingProvider
 from tests.support.needed import needed
 
-MOST_TRIES = 20
 _started: list["Started"] = []
 
 
-class Started(StartedProvider, AzureCloud):
+class Started(ServingProvider, AzureCloud):
     """The provider with its gate."""
 
     def __init__(self, config: str, read_secret: SecretReader | None = None, **more: Any) -> None:
@@ -31,16 +26,6 @@ class Started(StartedProvider, AzureCloud):
     async def start(self) -> Self:
         _started.append(self)
         return await super().start()
-
-    async def ensure(self, service: Service, *nodes: Node) -> Balancer:
-        """As the controller does it: it comes back while Azure is at work."""
-        assert self.load_balancers
-        for _ in range(MOST_TRIES):
-            try:
-                return await invoke(self.load_balancers.ensure, service, nodes)
-            except RetryAfter:
-                continue
-        raise AssertionError("it never ends")
 
 
 def provider_id(machine: Json) -> str:

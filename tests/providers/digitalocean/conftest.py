@@ -5,23 +5,18 @@ from typing import Self
 
 import pytest
 
-from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import node_of
-from ccm.errors import RetryAfter
-from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node
-from ccm.model.service import Service
 from ccm.providers.digitalocean.config import ENVIRONMENT
 from ccm.providers.digitalocean.provider import DigitalOceanCloud
 from tests.labs.digitalocean.server import DigitalOcean
 from tests.providers.digitalocean.adapter import config_of, machine_of
-from tests.providers.started import StartedProvider
+from tests.providers.started import ServingProvider
 
-MOST_TRIES = 20
 _started: list["Started"] = []
 
 
-class Started(StartedProvider, DigitalOceanCloud):
+class Started(ServingProvider, DigitalOceanCloud):
     """The provider with its gate."""
 
     def __init__(self, config: str) -> None:
@@ -30,16 +25,6 @@ class Started(StartedProvider, DigitalOceanCloud):
     async def start(self) -> Self:
         _started.append(self)
         return await super().start()
-
-    async def ensure(self, service: Service, *nodes: Node) -> Balancer:
-        """As the controller does it: it comes back while DigitalOcean is at work."""
-        assert self.load_balancers
-        for _ in range(MOST_TRIES):
-            try:
-                return await invoke(self.load_balancers.ensure, service, nodes)
-            except RetryAfter:
-                continue
-        raise AssertionError("it never ends")
 
 
 def host(record: Json) -> Node:
