@@ -24,10 +24,9 @@ PROBE_PATH = "/"
 
 @dataclass(frozen=True, slots=True)
 class PublicAddress:
-    """Which public address a family has: one of this name or address that is there, or its own."""
+    """Which public address a family has: one of this name that is there, or one of a prefix."""
 
     name: str = ""
-    address: str = ""
     prefix: str = ""
 
 
@@ -224,6 +223,8 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
     if is_internal and not (config.vnet_name and (subnet or config.subnet_name)):
         raise Refused("an internal load balancer needs vnetName and subnetName in azure.json")
     sources, denies_others = _sources(service, annotations, is_internal)
+    families = service.ip_families
+    public = {one: _public(annotations, one, is_dual=len(families) > 1) for one in families}
     request = BalancerRequest(
         service=service,
         names=Names(cluster, service, subnet),
@@ -235,9 +236,7 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
         ports=ports,
         sources=sources,
         denies_others=denies_others,
-        public={}
-        if is_internal
-        else {one: _public(annotations, one) for one in service.ip_families},
+        public={} if is_internal else public,
     )
     for family in request.families:
         request.probes(family)
@@ -255,11 +254,12 @@ def additional_ips(annotations: Annotations) -> list[str]:
         raise Refused(f"annotation {PREFIX}additional-public-ips: {wrong}") from wrong
 
 
-def _public(annotations: Annotations, family: str) -> PublicAddress:
-    end = "-ipv6" if family == IPV6 and annotations.has("pip-name-ipv6") else ""
-    name = annotations.text("pip-name-ipv6" if family == IPV6 and end else "pip-name")
-    prefix = annotations.text("pip-prefix-id-ipv6" if family == IPV6 else "pip-prefix-id")
-    return PublicAddress(name=name, prefix=prefix)
+def _public(annotations: Annotations, family: str, *, is_dual: bool) -> PublicAddress:
+    end = "-ipv6" if family == IPV6 else ""
+    name = annotations.text(f"pip-name{end}")
+    if not name and not is_dual:
+        name = annotations.text("pip-name")
+    return PublicAddress(name=name, prefix=annotations.text(f"pip-prefix-id{end}"))
 
 
 def _fixed(service: Service, annotations: Annotations) -> dict[str, str]:
