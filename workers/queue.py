@@ -21,7 +21,7 @@ from ccm.redaction import safe_text
 
 log = logging.getLogger(__name__)
 
-RETRY = Backoff(first=0.2, most=300.0)
+RETRY = Backoff(first=0.2, most=60.0)
 DECISIONS_KEPT = 20_000  # keys; beyond that the one reconciled longest ago is forgotten
 SUMMARY_INTERVAL = 60.0  # seconds between two records of what goes on failing
 FAILURES_KEPT = 10  # the newest, for the status page

@@ -50,9 +50,9 @@ log = logging.getLogger(__name__)
 HEARTBEAT_INTERVAL = 1.0  # seconds between two signs of life
 PENDING_SHOWN = 20  # pending keys in a sign of life
 NOT_LEADING_RETRY = 0.1  # seconds until a key that met the end of our leadership is tried again
-RACE = Backoff(first=0.05, most=300.0)  # of a plan that met a changed object
+RACE = Backoff(first=0.05, most=60.0)  # of a plan that met a changed object
 RACES = 8  # in a row without a change of the object; more are a failure like any other
-REFUSAL = Backoff(first=10.0, most=300.0)  # of a write whose content the API server refuses
+REFUSAL = Backoff(first=10.0, most=60.0)  # of a write whose content the API server refuses
 WAITS_FOR_CLOUD = "waits for the cloud's answer"
 QUARANTINED = "quarantined: its reconcile ended this worker again and again; tried again later"
 SUSPECT = "suspect: it was executing when workers died; it waits for its turn"

@@ -33,5 +33,6 @@ class Timings:
     initialized; and that a Node is waited for."""
     balancer_resync_period: float = 1800.0
     """After which a balancer is compared with its Service again."""
-    refusal_retry_period: float = 600.0
-    """After which the cloud is asked again for what it refused."""
+    refusal_retry_period: float = 50.0
+    """After which the cloud is asked again for what it refused: a quota or an object there, a right
+    or a secret may have changed without a word."""

@@ -26,7 +26,11 @@ from workers.timings import Timings
 
 SETTINGS = Settings(cloud_provider="fake")
 TIMINGS = Timings(
-    node_debounce=0.02, route_list_interval=0.0, incomplete_route_list_retry=0.0, echo=0.0
+    node_debounce=0.02,
+    route_list_interval=0.0,
+    incomplete_route_list_retry=0.0,
+    echo=0.0,
+    refusal_retry_period=600.0,
 )
 """Quick where tests would wait."""
 NAME = "worker-0"

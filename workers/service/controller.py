@@ -50,7 +50,7 @@ from workers.service.steps import ServiceSteps, attempted, ensure_failed
 log = logging.getLogger(__name__)
 
 COMPONENT = "service-controller"
-BACKOFF = Backoff(first=5.0, most=300.0, jitter=0.0)  # upstream's, exactly
+BACKOFF = Backoff(first=5.0, most=60.0, jitter=0.0)  # upstream's, up to a minute
 MAX_STEPS = 20  # in one reconcile; more means that another client reverts them
 REVERTED_RETRY = 60.0  # seconds until another try when that is so
 MASS_DELETION_RETRY = 60.0  # seconds until another look when too many Services have vanished

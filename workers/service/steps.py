@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 
 MAX_NODE_NAMES = 20  # in one message
 
+ADDRESS_RETRY = 5.0  # seconds until another look at a load balancer without an address
 STALE_CACHE_RETRY = 5.0  # seconds until another look at a Service that only our cache lacks
 
 Outcome = Result | None  # the reconcile ends, unless None
@@ -156,6 +157,8 @@ class ServiceSteps:
         except CloudError as error:
             self._record_failure(error, ensure_failed(service, error))
             raise
+        if balancer and not balancer.ingress:  # what the status has stays there
+            raise RetryAfter(f"load balancer {balancer.name} has no address yet", ADDRESS_RETRY)
         self.totals["ensured"] += 1
         self._context.counters.count(metrics.BALANCERS_ENSURED)
         ingress = ingress_json(balancer.ingress) if balancer else None

@@ -42,6 +42,7 @@ class Balancers:
         self.most = 1000
         self.ip_mode: IpMode | None = None
         self.warnings: tuple[str, ...] = ()
+        self.has_addresses = True
         self.most_at_once = 0
         self._at_once = 0
 
@@ -125,5 +126,5 @@ class Balancers:
         _writes.get([]).append("UpdateLoadBalancer")
 
     def _shown(self, service: Service, record: Record) -> Balancer:
-        ingress = Ingress(record.ip, ip_mode=self.ip_mode)
-        return Balancer(self.name_for(service), (ingress,), self.warnings)
+        ingress = (Ingress(record.ip, ip_mode=self.ip_mode),) if self.has_addresses else ()
+        return Balancer(self.name_for(service), ingress, self.warnings)

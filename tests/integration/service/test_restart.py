@@ -12,6 +12,11 @@ from tests.support.cluster import Cluster
 from tests.support.context import TIMINGS
 from tests.support.nodes import Tweak, with_finalizer
 from tests.support.waiting import until
+from workers.queue import RETRY
+from workers.runner import RACE, REFUSAL
+from workers.service.controller import BACKOFF
+from workers.service.steps import ADDRESS_RETRY
+from workers.timings import Timings
 
 from .cloud import Record
 from .objects import (
@@ -19,6 +24,7 @@ from .objects import (
     being_deleted,
     finalized,
     node,
+    port,
     service,
     spec,
     typed,
@@ -190,6 +196,25 @@ async def test_what_the_cloud_refused_is_tried_again_after_a_while() -> None:
     async with running_with(service(), N1, ensure=refused, timings=timings) as w:
         await until(lambda: w.service().ingress, "another try")
         assert len(w.balancers.records) == 1
+
+
+async def test_a_balancer_that_loses_its_address_for_a_while_leaves_the_status_as_it_is() -> None:
+    """CT4: the cloud changes it, and calls it active meanwhile."""
+    async with running_with(service(), N1) as w:
+        kept, w.balancers.has_addresses = w.service().ingress, False
+        await w.change(spec(ports=[port(81)]))
+        assert w.service().ingress == kept
+        assert w.queue.delays[-1] == (KEY, ADDRESS_RETRY)
+        w.balancers.has_addresses = True
+        await w.later()
+        assert w.service().ingress == kept
+
+
+def test_what_the_cloud_can_change_is_tried_again_within_a_minute() -> None:
+    """CT5: with the jitter of a refusal."""
+    delays = [RETRY, BACKOFF, RACE, REFUSAL]
+    assert max(backoff.delay(100, 0.0) for backoff in delays) <= 60.0
+    assert 1.2 * Timings().refusal_retry_period <= 60.0
 
 
 async def test_someone_who_undoes_every_status_is_not_fought_without_end() -> None:
