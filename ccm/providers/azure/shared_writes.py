@@ -23,6 +23,7 @@ Edit = Callable[[Json], None]
 @dataclass(eq=False)
 class _Waiting:
     edit: Edit
+    known: Json | None = None
     result: Json | None = None
     error: CloudError | None = None
     is_done: bool = False
@@ -57,12 +58,13 @@ class SharedResource:
         except NotFound:
             return None
 
-    async def change(self, edit: Edit) -> Json | None:
+    async def change(self, edit: Edit, known: Json | None = None) -> Json | None:
         """The resource after `edit`, and after those of other callers that waited as well.
 
+        `known` is the resource as the caller has read it, whose ETag tells whether it is old.
         Writes nothing when nothing changes. None when there is none, or no longer.
         """
-        own = _Waiting(edit)
+        own = _Waiting(edit, known)
         self._waiting.append(own)
         async with self._lock:
             if not own.is_done:
@@ -86,18 +88,18 @@ class SharedResource:
                     _end_all(batch, error)
             except (NoRoom, Refused) as error:
                 pending = [one for one in batch if one.changes and not one.is_done]
-                if len(pending) < 2:
-                    _end_all(batch, error)
-                    continue
-                for one in pending:  # one of them is refused, the others are not to suffer
-                    await self._write([one])
+                for one in pending if len(pending) > 1 else ():
+                    await self._write([one])  # one of them is refused: the others do not suffer
+                _end_all(batch, error)
             except CloudError as error:
                 _end_all(batch, error)
             if all(one.is_done for one in batch):
                 return
 
     async def _write_once(self, batch: list[_Waiting]) -> None:
-        there = await self.read()
+        known = batch[0].known if len(batch) == 1 else None
+        batch[0].known = None  # another try reads it
+        there = known or await self.read()
         wanted = deepcopy(there) if there is not None else deepcopy(self._empty)
         if wanted is None:
             raise CloudError(f"{self._noun} {self.path} is not there")

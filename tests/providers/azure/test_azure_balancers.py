@@ -147,6 +147,19 @@ async def test_members_by_interface_are_a_write_each(lab: Lab, cloud: Started, n
     assert joined(lab) == 4
 
 
+async def test_services_that_come_together_write_each_interface_once(
+    lab: Lab, cloud: Started
+) -> None:
+    """AZ58: 50 Nodes would be 50 writes, and not 250."""
+    nodes = [host(lab.add_machine(f"node-{number}")) for number in range(10)]
+    lab.forget_calls()
+    services = [web(f"web-{number}", ports=[port(80 + number)]) for number in range(5)]
+    await asyncio.gather(*(cloud.ensure(one, *nodes) for one in services))
+    assert lab.counted()["PUT networkInterfaces"] == 10
+    assert joined(lab) == 10
+    assert len(lab.calls()) <= 60 + 10
+
+
 async def test_scale_sets_join_by_address(lab: Lab) -> None:
     """By interface it is refused, with the key that changes it."""
     lab.add_scale_set("pool", 2)

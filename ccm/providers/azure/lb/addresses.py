@@ -92,8 +92,11 @@ class PublicAddresses:
         wanted = await self._wanted(request, family, record, name, is_new=not record)
         if record and covers(record, wanted) and not self._lacks_dns(request, record, wanted):
             return record
-        resource = SharedResource(self._api, "PublicAddress", self._path(request, name), {})
-        written = await resource.change(lambda there: _change(there, wanted))
+        path = self._path(request, name)
+        resource = SharedResource(self._api, "PublicAddress", path, {})
+        written = await resource.change(
+            lambda there: _change(there, wanted), record or {"id": path}
+        )
         return written or {}
 
     def _check_free(self, request: BalancerRequest, record: Json) -> None:

@@ -65,7 +65,7 @@ class AzureLoadBalancers:
         path = group.id(ids.NETWORK, "networkSecurityGroups", config.security_group_name)
         self._group = SharedResource(api, "SecurityGroup", path, None)
         self._addresses = PublicAddresses(api, config, cluster, restricts)
-        self._members = Members(api, config)
+        self._members = Members(api, config, self._read_interfaces)
         self._balancers = SharedRead(self._read_balancers)
         self._machines = SharedRead(self._read_machines)
         self._read_group = SharedRead(self._group.read)
@@ -96,10 +96,10 @@ class AzureLoadBalancers:
         if service.annotations.get(NO_FLOATING) == "true":  # the security group names machines
             await self.ensure(service, nodes)
             return
-        machines = await self._machines_of(nodes)
+        seen, machines = self._members.writes, await self._machines_of(nodes)
         wanted = backends(nodes, machines, self._config)
         for is_internal, balancer in own.items():
-            await self._join(service, is_internal, balancer, wanted, machines)
+            await self._join(service, is_internal, balancer, wanted, machines, seen)
 
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
@@ -139,6 +139,7 @@ class AzureLoadBalancers:
 
     async def _ensure(self, request: BalancerRequest, nodes: Sequence[Node]) -> Balancer:
         names, group = request.names, _group_of(request.service)
+        seen = self._members.writes
         reads: list[Any] = await together(
             self._balancers(), self._machines_of(nodes), self._addresses.list(group)
         )
@@ -151,7 +152,7 @@ class AzureLoadBalancers:
         planned = await self._plan(request, public, balancers.get(request.is_internal))
         balancer = await self._write(planned, balancers.get(request.is_internal))
         wanted = backends(nodes, machines, self._config)
-        await self._join(request.service, request.is_internal, balancer, wanted, machines)
+        await self._join(request.service, request.is_internal, balancer, wanted, machines, seen)
         addresses = [
             _address_of(planned, balancer, one, public.get(one)) for one in request.families
         ]
@@ -189,7 +190,7 @@ class AzureLoadBalancers:
         if there and copy == there and not has_failed:
             return there
         resource = self._resources[planned.request.is_internal]
-        return await resource.change(planned.apply) or {}
+        return await resource.change(planned.apply, there) or {}
 
     async def _join(
         self,
@@ -198,7 +199,9 @@ class AzureLoadBalancers:
         balancer: Json,
         wanted: Mapping[str, Machine],
         machines: Machines,
+        seen: int,
     ) -> None:
+        """`seen` are the writes of interfaces before `machines` were read."""
         pools = objects(ids.properties_of(balancer).get(plan.POOLS))
         for family in service.ip_families:
             version, name = 6 if family == IPV6 else 4, pool_of(self._cluster, family)
@@ -209,7 +212,9 @@ class AzureLoadBalancers:
             if self._config.has_ip_pools:
                 await self._members.join_by_address(pool_id, wanted, version)
             else:
-                await self._members.join_by_interface(pool_id, wanted, machines, version)
+                await self._members.join_by_interface(
+                    pool_id, wanted, version, machines.interfaces(), seen
+                )
 
     async def _admit(
         self,
@@ -255,7 +260,7 @@ class AzureLoadBalancers:
         copy = deepcopy(group)
         edit(copy)
         if copy != group:
-            await self._group.change(edit)
+            await self._group.change(edit, group)
 
     # Reads
 
@@ -270,6 +275,9 @@ class AzureLoadBalancers:
         if error := found.unread.get(group):
             raise error
         return found
+
+    async def _read_interfaces(self) -> Sequence[Json]:
+        return (await self._machines()).interfaces()
 
     async def _machines_of(self, nodes: Sequence[Node]) -> Machines:
         """Those of the cluster's group, and of others where Nodes name them; all, or it raises."""

@@ -1,7 +1,7 @@
 """The machines behind a load balancer: by their interface, or by their address."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from ipaddress import ip_address
 
@@ -33,9 +33,15 @@ def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> 
 class Members:
     """Joins machines to pools; one at a time works on one load balancer's."""
 
-    def __init__(self, api: AzureApi, config: AzureConfig) -> None:
-        self._api, self._config = api, config
+    def __init__(
+        self,
+        api: AzureApi,
+        config: AzureConfig,
+        read_interfaces: Callable[[], Awaitable[Sequence[Json]]],
+    ) -> None:
+        self._api, self._config, self._read = api, config, read_interfaces
         self._lock = asyncio.Lock()
+        self.writes = 0  # of interfaces
 
     def are_right(self, pool: Json, wanted: Mapping[str, Machine], version: int) -> bool:
         """Whether these machines are behind a pool, and no others."""
@@ -66,7 +72,12 @@ class Members:
         await SharedResource(self._api, "BackendPool", pool_id, None).change(edit)
 
     async def join_by_interface(
-        self, pool_id: str, wanted: Mapping[str, Machine], machines: Machines, version: int
+        self,
+        pool_id: str,
+        wanted: Mapping[str, Machine],
+        version: int,
+        interfaces: Sequence[Json],
+        seen: int,
     ) -> None:
         """A write of each interface that has to join or to leave; one failure stops no other."""
         configurations = _configurations(wanted.values(), version)
@@ -77,10 +88,11 @@ class Members:
                 "loadBalancerBackendPoolConfigurationType to nodeIP"
             )
         async with self._lock:
-            changes = list[Json]()
-            for interface in machines.interfaces():
-                if changed := _changed(interface, pool_id, configurations):
-                    changes.append(changed)
+            if self.writes != seen:  # meanwhile another Service has written them
+                interfaces = await self._read()
+            found = (_changed(one, pool_id, configurations) for one in interfaces)
+            changes = [one for one in found if one]
+            self.writes += len(changes)
             results = await asyncio.gather(*map(self._write, changes), return_exceptions=True)
         failures = [one for one in results if isinstance(one, BaseException)]
         for failure in failures:

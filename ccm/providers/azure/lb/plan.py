@@ -20,13 +20,15 @@ REFERRING = ("outboundRules", "inboundNatRules", "inboundNatPools", RULES)
 
 
 def covers(there: Any, wanted: Any) -> bool:
-    """Whether what is there is all that is wanted; texts in any case of letters."""
+    """Whether what is there is all that is wanted: texts in any case, lists in any order."""
     if isinstance(wanted, dict):
         return isinstance(there, dict) and all(
             covers(there.get(key), one) for key, one in wanted.items()
         )
     if isinstance(wanted, str) and isinstance(there, str):
         return there.lower() == wanted.lower()
+    if isinstance(wanted, list) and isinstance(there, list):
+        return sorted(map(str, there)) == sorted(map(str, wanted))
     return bool(there == wanted)
 
 
