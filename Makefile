@@ -187,7 +187,7 @@ check: venv ## Everything CI runs
 	$(MAKE) test
 
 collect: venv # Compile all tests once, which each of several pytest workers would do
-	$(BIN)/python -m pytest --collect-only -q >/dev/null
+	@found=$$($(BIN)/python -m pytest --collect-only -q) || { echo "$$found"; exit 1; }
 
 docs: venv ## Write the manual page, and the tables that are made from the code
 	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md docs/annotations.md docs/providers/*-differences.md

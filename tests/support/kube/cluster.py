@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Self
 
@@ -66,6 +66,7 @@ class RealCluster:
         self._tokens = self._layout.write_files(GROUPS | dict(users or {}))
         self._apiserver_command = apiserver_command(self._layout, apiserver_flags)
         self.client = RestClient(self.url, self.ca_file)
+        self._held.callback(self.client.close)
         self._nursery = Nursery()
         self._held.callback(self._nursery.close)
         self._audited = 0
@@ -220,8 +221,10 @@ class RealCluster:
 
     def _start_etcd(self) -> None:
         self._etcd = self._nursery.start("etcd", etcd_command(self._layout), self.directory)
-        etcd = RestClient(self._layout.etcd_url)
-        self._wait_for(self._etcd, lambda: etcd.send("GET", "/health", headers={}).status == 200)
+        with closing(RestClient(self._layout.etcd_url)) as etcd:
+            self._wait_for(
+                self._etcd, lambda: etcd.send("GET", "/health", headers={}).status == 200
+            )
 
     def _exchange(self, source: Path, target: Path) -> None:
         """Replace `target` with a copy of `source` while neither server runs."""

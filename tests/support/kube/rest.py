@@ -2,13 +2,14 @@
 
 import json
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
+from select import select
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.support.deadlines import timeout
 
@@ -36,19 +37,16 @@ class Answer:
 
 
 class RestClient:
-    """Sends single requests, each on a connection of its own."""
+    """Sends single requests, on connections that it keeps until `close`."""
 
     def __init__(self, url: str, ca_file: Path | None = None) -> None:
         """`ca_file` is read with the first request."""
-        self._url, self._ca_file = url, ca_file
+        self._url, self._ca_file = urlsplit(url), ca_file
+        self._idle: list[HTTPConnection] = []
 
-    @cached_property
-    def _opener(self) -> urllib.request.OpenerDirector:
-        context = ssl.create_default_context(cafile=self._ca_file)
-        return urllib.request.build_opener(
-            urllib.request.ProxyHandler({}),  # a proxy from the environment is not for loopback
-            urllib.request.HTTPSHandler(context=context),
-        )
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
 
     def send(
         self,
@@ -60,15 +58,32 @@ class RestClient:
     ) -> Answer:
         """Send one request; raise OSError when no answer came."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self._url + path, data=data, headers=dict(headers), method=method
-        )
+        connection = self._connected()
         try:
-            with self._opener.open(request, timeout=timeout()) as response:
-                return Answer(response.status, _parse(response.read()))
-        except urllib.error.HTTPError as error:
-            with error:
-                return Answer(error.code, _parse(error.read()))
+            connection.request(method, path, data, dict(headers))
+            response = connection.getresponse()
+            answer = Answer(response.status, _parse(response.read()))
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return answer
+
+    def _connected(self) -> HTTPConnection:
+        """A connection that is kept, unless the server has closed it, or a new one."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.sock and not select([connection.sock], (), (), 0)[0]:
+                connection.sock.settimeout(timeout())
+                return connection
+            connection.close()
+        if self._url.scheme == "http":
+            return HTTPConnection(self._url.netloc, timeout=timeout())
+        return HTTPSConnection(self._url.netloc, timeout=timeout(), context=self._context)
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self._ca_file)
 
 
 def _parse(content: bytes) -> Any:
