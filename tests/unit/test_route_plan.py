@@ -125,11 +125,21 @@ def shown(action: Action) -> str:
         ),
         pytest.param([routed("a", X)], [], {X: RetryAfter("busy", 1.0)}, [], id="it-has-to-wait"),
         pytest.param(
-            [routed("a", X, tweaks=(NEW,)), *(routed(name, X) for name in ("b", "c"))],
-            [],
+            [routed("a", X, "banana", tweaks=(IS_CREATED,))],
+            [Route(X, "a"), Route(Y, "a")],
             {},
-            [f"{FAILED}: {X}: it overlaps with a pod CIDR of node b and 1 more"],
-            id="taken",
+            [f"{FAILED}: banana: it is not a network"],
+            id="what-cannot-be-read-may-be-the-other-network",
+        ),
+        *(
+            pytest.param(
+                [routed("a", X, tweaks=(NEW,)), *(routed(name, X) for name in owners)],
+                [],
+                {},
+                [f"{FAILED}: {X}: it overlaps with a pod CIDR of node b{more}"],
+                id=f"taken-by-{owners}",
+            )
+            for owners, more in (("b", ""), ("bc", " and 1 more"))
         ),
         pytest.param(
             [routed("a", "10.9.0.0/24", tweaks=(IS_CREATED,))],
