@@ -99,8 +99,22 @@ def _redacted_value(key: str, value: Any) -> Any:
 
 
 def _quoted(value: object) -> str:
-    text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    text = _plain(value)
     return text if text and _UNCLEAR.isdisjoint(text) else repr(text)
+
+
+def _plain(value: object) -> str:
+    """As people and the field write it: `a,b` for a list, `a: b` for a mapping, `true`."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:.3f}"
+        case dict():
+            return ", ".join(f"{key}: {_plain(each)}" for key, each in value.items())
+        case list() | tuple() | set() | frozenset():
+            return ",".join(map(_plain, value))
+    return str(value)
 
 
 class _PipeHandler(logging.Handler):

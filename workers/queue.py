@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 RETRY = Backoff(first=0.2, most=60.0)
 DECISIONS_KEPT = 20_000  # keys; beyond that the one reconciled longest ago is forgotten
 SUMMARY_INTERVAL = 60.0  # seconds between two records of what goes on failing
+REFUSAL_INTERVAL = 3600.0  # the same, of what waits for a change of the object
 FAILURES_KEPT = 10  # the newest, for the status page
 GROUPS_SHOWN = 10  # reasons in a heartbeat
 NAMES_SHOWN = 5  # keys of each
@@ -235,7 +236,14 @@ class PendingGroup:
     why: str
     is_failure: bool
     since: float
+    is_refusal: bool = False
+    logged: float = -math.inf
     keys: dict[str, None] = field(default_factory=dict)
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is to be logged again."""
+        interval = REFUSAL_INTERVAL if self.is_refusal else SUMMARY_INTERVAL
+        return now - max(self.since, self.logged) >= interval
 
 
 class ReconcileLog:
@@ -313,20 +321,24 @@ class ReconcileLog:
             return
         self._leave_group(key)
         group = self._join_group(key, why, is_failure=True)
+        group.is_refusal = result == "refused"
         if len(group.keys) == 1:
             log.warning("reconcile failed", extra={"key": key, "why": why})
             self._recent.append((group.since, "failed", key, why))
 
     def summarize(self, now: float) -> None:
-        """Log once a minute what has failed for that long, so that an outage is not silent."""
+        """Log once a minute what has failed for that long, so that an outage is not silent.
+
+        What the object's owner has to change is logged once an hour.
+        """
         if now - self._summarized < SUMMARY_INTERVAL:
             return
         failures = (group for group in self._groups.values() if group.is_failure)
-        lasting = [group for group in failures if now - group.since >= SUMMARY_INTERVAL]
-        if not lasting:
+        due = [group for group in failures if group.is_due(now)]
+        if not due:
             return
-        self._summarized = now
-        group = max(lasting, key=lambda group: len(group.keys))
+        group = max(due, key=lambda group: len(group.keys))
+        self._summarized = group.logged = now
         fields = {"why": group.why, "objects": len(group.keys), "pending": len(self)}
         seconds = round(now - group.since)
         log.warning("reconciles still fail", extra={**fields, "seconds": seconds})

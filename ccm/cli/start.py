@@ -35,6 +35,7 @@ from ccm.settings import (
 
 if TYPE_CHECKING:  # loaded when it runs, so that the help is quick
     from ccm.bus.paths import RuntimePaths
+    from ccm.kube.client import Kube
     from ccm.supervisor.starter import WorkerStarter
 
 log = logging.getLogger(__name__)
@@ -243,6 +244,20 @@ class _AccessWait:
         await self.end()
 
 
+async def _about(settings: Settings, kube: "Kube", identity: str) -> dict[str, str]:
+    """What the log of a start begins with."""
+    from ccm.kube.cluster_identity import read_version
+
+    return {
+        "version": __version__,
+        "provider": settings.cloud_provider,
+        "cluster": settings.cluster_name,
+        "configuration": settings.cloud_config or "none",
+        "kubernetes": await read_version(kube),
+        "identity": identity,
+    }
+
+
 async def _supervise(
     line: CommandLine,
     settings: Settings,
@@ -279,6 +294,7 @@ async def _supervise(
         settings, accounts = await choose_accounts(kube, settings, worker_rules(settings))
         identities = Identities(accounts, cluster_uid)
         await wait.granted()
+        log.info("starting", extra=await _about(settings, kube, lease.identity))
         supervisor = Supervisor(settings, paths, kube, lease, identities, starter)
         supervisor.verbosity.reread = lambda: read(line, os.environ).settings
         exit_code = await supervisor.run()

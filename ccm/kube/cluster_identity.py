@@ -1,8 +1,9 @@
-"""Which cluster this is: by the UID of a namespace that is there as long as the cluster is."""
+"""Which cluster this is, by the UID of a namespace that is there as long as the cluster is, and of
+which version."""
 
 import logging
 
-from ccm.errors import KubernetesError
+from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import mapping, text
 from ccm.model.rbac import PolicyRule
@@ -28,3 +29,11 @@ async def read_cluster_uid(kube: Kube) -> str:
         log.warning("the cluster's UID cannot be read", extra=extra)
         return ""
     return text(mapping(found.get("metadata")).get("uid"))
+
+
+async def read_version(kube: Kube) -> str:
+    """The API server's version as `v1.37.2`; `unknown` when it does not report it."""
+    try:
+        return text((await kube.get("/version")).get("gitVersion")) or "unknown"
+    except (KubernetesError, Unreachable):
+        return "unknown"

@@ -105,14 +105,12 @@ async def choose_accounts(
             settings = disable_controllers(settings, controller_names(worker))
         else:
             account = chosen.account
-            level = logging.WARNING if chosen.lacks else logging.INFO
-            extra = {
-                "worker": worker,
-                "account": account or "own",
-                "lacks": ", ".join(chosen.lacks),
-            }
-            log.log(level, "worker acts as", extra=extra)
+            if chosen.lacks:
+                extra = {"worker": worker, "account": account or "own", "lacks": chosen.lacks}
+                log.warning("account lacks rights", extra=extra)
             accounts |= {worker: account} if account else {}
+    names = {worker: account.name for worker, account in accounts.items()}
+    log.info("workers act as", extra={"accounts": names or "the supervisor's own"})
     return settings, accounts
 
 

@@ -33,6 +33,16 @@ from ccm.tls import Server
 
 log = logging.getLogger(__name__)
 
+USUAL_STATES = {
+    WorkerState.STOPPED,
+    WorkerState.STARTING,
+    WorkerState.SYNCING,
+    WorkerState.STANDBY,
+    WorkerState.RUNNING,
+    WorkerState.SKIPPED,
+}
+"""Of workers that come up: the log has what is unlike that."""
+
 ORDERLY_EXITS = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -signal.SIGTERM)
 CHECK_INTERVAL = 1.0  # seconds between two checks of all workers
 STARTUP_SILENCE_FACTOR = 3  # a worker that still loads its code may be silent so much longer
@@ -111,7 +121,9 @@ class Children:
             child.life, event, time.monotonic(), self._settings.worker_steady_time
         )
         if child.life.state is not before:
-            log.info(
+            is_usual = child.life.deaths == 0 and {before, child.life.state} <= USUAL_STATES
+            log.log(
+                logging.DEBUG if is_usual else logging.INFO,
                 "worker changed state",
                 extra={"worker": child.name, "was": before, "now": child.life.state},
             )

@@ -144,3 +144,17 @@ def test_what_goes_on_failing_is_reported_every_minute(
     caplog.clear()
     log.summarize(2000.0)
     assert caplog.records == []
+
+
+def test_what_its_owner_has_to_change_is_reported_every_hour(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("workers.queue.time.monotonic", lambda: now)
+    log = ReconcileLog()
+    log.failed("a", "no such zone", "refused")
+    for now in range(0, 7300, 10):
+        log.failed("a", "no such zone", "refused")
+        log.summarize(now)
+    times = [vars(record).get("seconds", 0) for record in caplog.records]
+    assert times == [0, 3600, 7200]

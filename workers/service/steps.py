@@ -167,8 +167,8 @@ class ServiceSteps:
             self._record(without_effect(service, warnings))
         if balancer and not action.is_check:
             self._record(normal(service, "EnsuredLoadBalancer", "Ensured load balancer"))
-        if balancer and (calls or not action.is_check):
-            is_new = not (state.last_applied or service.ingress)
+        is_new = not (state.last_applied or service.ingress)
+        if balancer and (calls or (is_new and not action.is_check)):
             does = "load balancer created" if is_new else "load balancer updated"
             addresses = [entry.ip or entry.hostname for entry in balancer.ingress]
             what = {
