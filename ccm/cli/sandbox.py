@@ -1,6 +1,7 @@
 """`ccm-supervisor sandbox`: a whole small cluster on this machine, and commands to disturb it."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
@@ -68,7 +69,7 @@ def sandbox(
     from ccm.cli.sandbox_show import Show, show
     from ccm.sandbox.cluster import SandboxOptions
 
-    is_live = output == "table" and sys.stdout.isatty()
+    is_live = output == "table" and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     options = SandboxOptions(directory, nodes, node_workers, 0.4 if is_live else 0.0)
     sys.exit(run(show(options, Show(is_live, output, **ending))))
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from ccm.cli.fitting import COMMENT, Cell, Column, Fitted, Rows
-from ccm.cli.status_view import budget_table, problems_view, workers_table
+from ccm.cli.status_view import WIDE, budget_table, problems_view, workers_table
 from ccm.printable import printable, printable_values
 from ccm.sandbox.cluster import Sandbox
 from ccm.sandbox.components import default_directory
@@ -20,9 +20,9 @@ NODE_COLUMNS = (
     Column("node"),
     Column("machine", from_width=100),
     Column("provider ID", from_width=100),
-    Column("internal IP"),
+    Column("internal IP", from_width=WIDE),
     Column("type", from_width=120),
-    Column("zone"),
+    Column("zone", from_width=WIDE),
     Column("state"),
 )
 
@@ -82,7 +82,7 @@ def _workload(sandbox: Sandbox) -> Rows:
         for (name, needs), what in has.items()
     ]
     brief = "; ".join(f"{name}: {cell}" for name, _, cell in rows)
-    columns = [Column("object"), Column("needs"), Column("has")]
+    columns = [Column("object"), Column("needs", from_width=WIDE), Column("has")]
     return Rows("Cloud resources", columns, rows, brief=brief)
 
 

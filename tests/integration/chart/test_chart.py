@@ -193,7 +193,7 @@ def test_two_releases_share_no_object(tmp_path: Path) -> None:
 def test_a_real_server_takes_all_of_it(values: Json, kube: RealCluster, tmp_path: Path) -> None:
     where = (f"--kubeconfig={kube.kubeconfig('admin')}", "--namespace=kube-system")
     off = {"enabled": False}  # kinds that no API server has by itself
-    given = {**values, "podMonitor": off, "prometheusRule": off}
+    given = {**values, "podMonitor": off, "serviceMonitor": off, "prometheusRule": off}
     said = helm(
         tmp_path,
         "install",
