@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOOK   := $(VENV)-demo
+SITE   := $(VENV)-site
 CODE   := ccm workers tests bench release
 PIP    := bin/pip install --quiet --disable-pip-version-check
 CACHE  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ccm-supervisor
@@ -12,7 +13,7 @@ CACHE  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ccm-supervisor
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-azure lab-vsphere tools check collect docs fmt fmt-check lint prose types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-azure lab-vsphere tools check collect docs site fmt fmt-check lint prose types layers clean
 
 ##@ Begin
 help: ## List the targets
@@ -28,7 +29,9 @@ $(READY): requirements/dev.txt
 $(READY): PINS := dev
 $(LOOK)/.ready: requirements/all.txt
 $(LOOK)/.ready: PINS := all
-$(READY) $(LOOK)/.ready: %/.ready: setup.cfg pyproject.toml requirements/build.txt requirements/uv.txt
+$(SITE)/.ready: requirements/site.txt
+$(SITE)/.ready: PINS := site
+$(READY) $(LOOK)/.ready $(SITE)/.ready: %/.ready: setup.cfg pyproject.toml requirements/build.txt requirements/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; set PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $*
@@ -38,7 +41,7 @@ $(READY) $(LOOK)/.ready: %/.ready: setup.cfg pyproject.toml requirements/build.t
 	@touch $@
 
 # `build` makes the package, `uv` installs, `dev` is what CI runs with, `release` what checks a release, `mutants` what
-# changes the code, `all` what the image holds.
+# changes the code, `all` what the image holds, `site` what builds the documentation.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade \
   --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
@@ -47,7 +50,7 @@ lock: venv ## Pin all dependencies with their hashes, at the newest that setup.c
 	echo 'setuptools>=77' | $(LOCK) - -o requirements/build.txt
 	$(LOCK) setup.cfg --extra dev -o requirements/dev.txt
 	echo uv | $(LOCK) - -c requirements/dev.txt -o requirements/uv.txt
-	for extra in all release mutants; do \
+	for extra in all release mutants site; do \
 	  $(LOCK) setup.cfg --extra $$extra -c requirements/dev.txt -o requirements/$$extra.txt; done
 	command -v apt-get && $(BIN)/python -m release lock
 
@@ -189,6 +192,9 @@ check: venv ## Everything CI runs
 collect: venv # Compile all tests once, which each of several pytest workers would do
 	@found=$$($(BIN)/python -m pytest --collect-only -q) || { echo "$$found"; exit 1; }
 
+site: $(SITE)/.ready ## Build the documentation as a site, below dist/site; it needs no network when read
+	$(SITE)/bin/sphinx-build -q -W --keep-going -c docs/site -d build/site . dist/site
+
 docs: venv ## Write the manual page, and the tables that are made from the code
 	sed -i '/^## /,$$d' docs/flags.md docs/metrics.md docs/faults.md docs/annotations.md docs/providers/*-differences.md
 	$(BIN)/python -m ccm.settings.document >> docs/flags.md
@@ -222,4 +228,4 @@ layers: venv ## Check that imports point downwards only
 include systemd/install.mk
 
 clean: ## Remove what the targets made inside the tree
-	rm -rf $(VENV) $(LOOK) $(OLDEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants
+	rm -rf $(VENV) $(LOOK) $(SITE) $(OLDEST) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .mutants

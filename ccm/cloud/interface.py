@@ -181,7 +181,7 @@ class BatchesReads(Protocol):
     """What a `LoadBalancers` has besides that makes one read for many Services.
 
     Then the reads with which `ensure` and `update_nodes` of N Services begin at the same time are
-    ⌈N / `batch_size`⌉ calls.
+    N / `batch_size` calls, rounded up.
     """
 
     batch_size: int
