@@ -186,7 +186,7 @@ edge-cases: venv ## Run upstream's edge cases and print which tests hold each of
 # The smoke needs the real API server, and the prose a linter of Go: building them takes minutes, so
 # elsewhere they are for the asking. The smoke counts, so that it may run beside the others; what measures time is in the tests.
 check: venv ## Everything CI runs
-	$(MAKE) --jobs=4 --output-sync=target collect fmt-check lint types layers $(if $(CI),bench-smoke prose)
+	$(MAKE) --jobs=4 --output-sync=target fmt-check lint types layers $(if $(CI),bench-smoke prose) collect
 	$(MAKE) test
 
 collect: venv # Compile all tests once, which each of several pytest workers would do
