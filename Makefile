@@ -13,7 +13,7 @@ CACHE  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ccm-supervisor
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-azure lab-vsphere tools check collect docs site fmt fmt-check lint prose types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-picture demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-azure lab-vsphere tools check collect docs site fmt fmt-check lint prose types layers clean
 
 ##@ Begin
 help: ## List the targets
@@ -81,6 +81,9 @@ release-tools: venv # What checks a release, and runs its image
 # In an environment without what development needs, which is there in half of the time.
 demo: $(LOOK)/.ready ## Watch tainted nodes become ready, on an embedded cluster and cloud
 	$(LOOK)/bin/ccm-supervisor sandbox
+
+demo-picture: venv ## Draw the demo after its scenario, into docs/demo.svg
+	$(BIN)/python -m tests.docs.demo_picture docs/demo.svg
 
 demo-incus: venv ## The same with real instances and real requests, in the lab's Incus
 	$(BIN)/python -m tests.labs.incus.demo

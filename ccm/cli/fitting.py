@@ -1,8 +1,9 @@
 """Views that fit the terminal: tables share its lines, each with its first rows, a line a row."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
+from textwrap import wrap
 
 from rich.console import (  # for their types
     Console,  # noqa: TID251
@@ -15,6 +16,7 @@ from rich.text import Text
 
 Cell = str | Text
 
+WIDE = 64  # characters of a terminal that has room for every column
 MAX_CELL = 40  # characters of a cell on one line; the last of a row has what is left
 MIN_LAST_CELL = 10
 COMMENT = "   # "
@@ -44,6 +46,20 @@ class Rows:
     least: int = 3
     most: int = 1000
     brief: str = ""
+
+    def wrapped(self, width: int) -> "Rows":
+        """Without names of columns, where a line is a sentence or a command: none of it is cut.
+
+        A comment goes where its command fills the line.
+        """
+        if self.head > 1 or width >= WIDE:
+            return self
+        rows = []
+        for line in (_text(cell).plain for (cell,) in self.rows):
+            short = line if len(line) <= width else line.partition(COMMENT)[0]
+            pieces = wrap(short, width, subsequent_indent="    ", break_on_hyphens=False)
+            rows += [(piece,) for piece in pieces]
+        return replace(self, rows=rows)
 
     @property
     def head(self) -> int:
@@ -113,12 +129,16 @@ class Fitted:
     parts: Sequence[Text | Rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        parts = [
+            part.wrapped(console.width) if isinstance(part, Rows) else part for part in self.parts
+        ]
+
         def lines(text: Text) -> int:
             return len(console.render_lines(text, options, pad=False))
 
         left = console.height - 1  # the cursor's
         counts: dict[int, int] = {}  # rows of each table that is shown as one
-        for place, part in enumerate(self.parts):
+        for place, part in enumerate(parts):
             if isinstance(part, Text):
                 left -= lines(part)
             elif part.brief:
@@ -126,14 +146,14 @@ class Fitted:
             else:
                 counts[place] = min(part.least, len(part.rows))
                 left -= part.head + counts[place]
-        for place, part in enumerate(self.parts):
+        for place, part in enumerate(parts):
             if isinstance(part, Rows) and part.brief:
                 count = min(part.least, len(part.rows))
                 more = part.head + count - lines(_brief(part))
                 if more <= left:
                     counts[place], left = count, left - more
-        self._share(counts, left)
-        for place, part in enumerate(self.parts):
+        _share(parts, counts, left)
+        for place, part in enumerate(parts):
             if isinstance(part, Text):
                 yield part
             elif place in counts:
@@ -141,16 +161,17 @@ class Fitted:
             else:
                 yield _brief(part)
 
-    def _share(self, counts: dict[int, int], left: int) -> None:
-        """A row more for each table in turn, until nothing is left."""
-        tables = {place: part for place, part in enumerate(self.parts) if isinstance(part, Rows)}
-        while left > 0:
-            growing = [p for p in counts if counts[p] < min(len(tables[p].rows), tables[p].most)]
-            if not growing:
-                return
-            for place in growing[:left]:
-                counts[place] += 1
-            left -= len(growing[:left])
+
+def _share(parts: Sequence[Text | Rows], counts: dict[int, int], left: int) -> None:
+    """A row more for each table in turn, until nothing is left."""
+    tables = {place: part for place, part in enumerate(parts) if isinstance(part, Rows)}
+    while left > 0:
+        growing = [p for p in counts if counts[p] < min(len(tables[p].rows), tables[p].most)]
+        if not growing:
+            return
+        for place in growing[:left]:
+            counts[place] += 1
+        left -= len(growing[:left])
 
 
 def _brief(part: Rows) -> Text:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.text import Text
 
-from ccm.cli.fitting import COMMENT, Cell, Column, Fitted, Rows
-from ccm.cli.status_view import WIDE, budget_table, problems_view, workers_table
+from ccm.cli.fitting import COMMENT, WIDE, Cell, Column, Fitted, Rows
+from ccm.cli.status_view import budget_table, problems_view, workers_table
 from ccm.printable import printable, printable_values
 from ccm.sandbox.cluster import Sandbox
 from ccm.sandbox.components import default_directory
@@ -51,7 +51,9 @@ def _headline(sandbox: Sandbox) -> Text:
     if median is None:
         return Text("Kubelets register nodes with a taint; node workers look them up in the cloud.")
     done = f"{len(delays)} of {len(sandbox.observer.nodes)} nodes were made ready"
-    return Text(f"{done}, half of them within {median * 1000:.0f} ms.", "bold green")
+    return Text(
+        f"{done}, half of them within {median * 1000:.0f} ms. Ctrl-C ends it.", "bold green"
+    )
 
 
 def _nodes(sandbox: Sandbox) -> Rows:
@@ -109,7 +111,7 @@ def hints(sandbox: Sandbox) -> Iterator[str]:
     called, directory = Path(sys.argv[0]), sandbox.paths.directory
     command = called.name if shutil.which(called.name) else called
     here = "" if directory == Path(default_directory()) else f" --directory {directory}"
-    yield "Try in another terminal (Ctrl-C here ends it all)"
+    yield "Try in another terminal"
     yield from (
         f"{command} sandbox add 20{here}{COMMENT}twenty more nodes",
         f"{command} sandbox machine terminate vm-4{here}{COMMENT}its node, route and host go",

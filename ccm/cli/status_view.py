@@ -6,13 +6,12 @@ from typing import Any
 
 from rich.text import Text
 
-from ccm.cli.fitting import Column, Rows
+from ccm.cli.fitting import WIDE, Column, Rows
 from ccm.model.objects import objects
 from ccm.printable import printable_values
 from ccm.supervisor.https.status_html import duration
 
 MAX_PENDING = 10  # reasons that are listed
-WIDE = 64  # characters of a terminal that has room for every column
 MAX_NAMED = 8  # workers that always are
 _COLOURS = {"running": "green", "standby": "cyan", "backoff": "red", "failed": "red"}
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from ccm.errors import CloudError
 from ccm.model.objects import Node
@@ -44,20 +45,22 @@ class Scenario:
 
     async def _stop_and_start(self, name: str) -> None:
         cloud = self.sandbox.cloud
-        await self._act(f"stops machine {name}, so its kubelet falls silent", cloud.stop(name))
+        await self._act(
+            f"stops machine {name}, so its kubelet falls silent", partial(cloud.stop, name)
+        )
         await self._watch(
             Reaction("node", f"put the shutdown taint on {name}", lambda: self._is_shut_down(name))
         )
         self._record(
             "service and route worker", f"keep {name}: a machine that is off may come back"
         )
-        await self._act(f"starts machine {name} again", cloud.start(name))
+        await self._act(f"starts machine {name} again", partial(cloud.start, name))
         await self._watch(
             Reaction("node", "took the shutdown taint away", lambda: not self._is_shut_down(name))
         )
 
     async def _terminate(self, name: str) -> None:
-        terminate = self.sandbox.cloud.terminate(name)
+        terminate = partial(self.sandbox.cloud.terminate, name)
         await self._act(f"terminates machine {name}: it is gone for good", terminate)
         await self._watch(
             Reaction(
@@ -73,10 +76,10 @@ class Scenario:
             ),
         )
 
-    async def _act(self, what: str, act: Awaitable[object]) -> None:
+    async def _act(self, what: str, act: Callable[[], Awaitable[object]]) -> None:
         await asyncio.sleep(STEP_DELAY)
         self._record("sandbox", what)
-        await act
+        await act()
 
     async def _watch(self, *expected: Reaction) -> None:
         """Note each reaction when it is there, in whatever order they come."""

@@ -387,9 +387,8 @@ class Supervisor:
             "informer": self._informer.status(now),
             "budget": self._budget.status(now),
             "identities": self._tokens.status(now),
+            "uninitialized_nodes": self._uninitialized.status(now) if self._uninitialized else {},
         }
-        if self._uninitialized:
-            status["uninitialized_nodes"] = self._uninitialized.status(now)
         outage = find_outage(status["workers"])
         return {
             "problems": [problem.describe() for problem in find_problems(status)],

@@ -95,6 +95,18 @@ def test_story_and_what_to_try_are_always_there(
         assert shown[row + 1].startswith(f"vm-{count} ")  # what changed last
 
 
+def test_no_name_and_no_command_is_cut_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["ccm-supervisor"])
+    story = [f"node worker after 0.{number} s: deleted Node vm-{number}" for number in range(3)]
+    facts = status(workers=WORKERS, budget=CLASSES)
+    text = " ".join(" ".join(lines(view(cast(Any, sandbox(6)), facts, story), 40, 90)).split())
+    assert "…" not in text
+    for whole in (*story, "sandbox machine stop vm-3 --directory", "volume-label running", "vm-6"):
+        assert whole in text
+
+
 @every_size
 def test_the_status_that_is_watched_fits_with_all_its_troubles(width: int, height: int) -> None:
     facts = troubled()
