@@ -52,6 +52,11 @@ class Cluster:
         """Who holds the Lease; empty when it is free."""
         return text(mapping(self.read("lease", self.lease).get("spec")).get("holderIdentity"))
 
+    def user(self) -> str:
+        """Who asks, by the API server; in the Pod nobody has a name."""
+        done = self.run("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+        return done.stdout.decode(errors="replace").strip() or "a user of kubectl"
+
     def leader(self) -> str:
         """The name of the leader's Pod; ends the command without one."""
         holder, pods = self.holder(), self.pods()
@@ -111,6 +116,8 @@ def _on_leader(name: str, text: str, call: str) -> None:
         if name == "status" and "--all-replicas" in words:
             show_replicas(cluster)
             return
+        if words[:1] == ("freeze",) and not any(word.startswith("--by") for word in words):
+            words = (*words, f"--by={cluster.user()}")
         terminal = ("-it",) if sys.stdin.isatty() and sys.stdout.isatty() else ()
         there = cluster.exec_words(cluster.leader(), *terminal)
         sys.exit(subprocess.run(("kubectl", *cluster.flags, *there, name, *words)).returncode)

@@ -156,11 +156,12 @@ def deletions(context: click.Context, output: str, runtime_dir: str) -> None:
 
 @deletions.command(epilog=example('ccm-supervisor deletions freeze --reason "audit"'))
 @click.option("--reason", metavar="TEXT", default="", help="The reason, as the status shows it.")
+@click.option("--by", metavar="USER", default="", help="Who freezes.  [default: you]")
 @runtime_dir_option
-def freeze(reason: str, runtime_dir: str) -> None:
+def freeze(reason: str, by: str, runtime_dir: str) -> None:
     """Delete no node, by any replica and after any restart, until 'deletions allow'."""
     user = os.environ.get("SUDO_USER") or os.environ.get("USER") or f"uid {os.getuid()}"
-    answer = answer_of(runtime_dir, "deletions", action="freeze", reason=reason, by=user)
+    answer = answer_of(runtime_dir, "deletions", action="freeze", reason=reason, by=by or user)
     say(answer["ok"])
 
 

@@ -16,6 +16,7 @@ case "$*" in
   *" get pods "*) cat {directory}/pods ;;
   *" exec ccm-b "*"status -o json") echo "container is not running" >&2; exit 1 ;;
   *"status -o json") cat {directory}/status ;;
+  *" auth whoami "*) echo alice ;;
   *" exec "*) echo "did: $*"; exit 3 ;;
 esac
 """
@@ -55,6 +56,12 @@ def test_a_command_is_for_the_leader(words: tuple[str, ...], kubectl: Path) -> N
     call = f"exec ccm-a -c ccm-supervisor -- ccm-supervisor {' '.join(words)}"
     last = (kubectl / "calls").read_text().splitlines()[-1]
     assert (last, done.exit_code) == (f"--namespace=kube-system --context=blue {call}", 3)
+
+
+def test_a_freeze_names_the_user_of_the_cluster(kubectl: Path) -> None:
+    typed("deletions", "freeze", "--reason=audit")
+    last = (kubectl / "calls").read_text().splitlines()[-1]
+    assert last.endswith("ccm-supervisor deletions freeze --reason=audit --by=alice")
 
 
 def test_all_replicas_are_one_table(kubectl: Path) -> None:
