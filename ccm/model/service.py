@@ -12,6 +12,8 @@ from ccm.model.objects import Json, KubernetesObject, mapping, objects, text
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 UPSTREAM_FINALIZERS = ("gke.networking.io/l4-ilb-v1", "gke.networking.io/l4-netlb-v1")
 """Those of upstream's providers beside that; who takes over from them takes them away with it."""
+MOST_RANGES = 5000
+"""More than any cloud takes for one load balancer; to read them takes a moment that others wait."""
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 EXAMPLE_RANGES = "10.0.0.0/24,192.168.2.0/24"
 
@@ -156,7 +158,7 @@ class Service(KubernetesObject):
     def source_ranges(self) -> frozenset[Network]:
         """The networks that may reach the load balancer: of the spec, the annotation, or all.
 
-        Raises `Refused` when one of them is not a network.
+        Raises `Refused` when one of them is not a network, or there are more than `MOST_RANGES`.
         """
         listed = self.spec.get("loadBalancerSourceRanges")
         if isinstance(listed, list) and listed:
@@ -192,8 +194,11 @@ def admits_everybody(ranges: frozenset[Network]) -> bool:
 
 
 def _networks(entries: list[str], where: str) -> frozenset[Network]:
+    given = {entry.strip() for entry in entries}
+    if len(given) > MOST_RANGES:
+        raise Refused(f"{where}: {len(given)} networks are given; give {MOST_RANGES} at most")
     try:
-        return frozenset(_network(entry.strip()) for entry in entries)
+        return frozenset(map(_network, given))
     except ValueError as wrong:
         shown = ",".join(entries)
         raise Refused(

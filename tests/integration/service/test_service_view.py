@@ -7,6 +7,7 @@ import pytest
 from ccm.errors import Refused
 from ccm.model.service import (
     FINALIZER,
+    MOST_RANGES,
     SOURCE_RANGES,
     Feature,
     HealthCheck,
@@ -69,6 +70,13 @@ def test_what_is_not_a_network_is_refused_with_an_example(entry: str, given: Giv
 @BOTH
 def test_networks_are_normalised(ranges: list[str], expected: set[str], given: Given) -> None:
     assert shown(service(given(*ranges))) == expected
+
+
+def test_more_networks_than_any_cloud_takes_are_refused_unread() -> None:
+    many = [f"10.{number >> 8}.{number & 255}.0/24" for number in range(MOST_RANGES + 1)]
+    assert len(shown(service(as_spec(*many[1:], *many[1:])))) == MOST_RANGES
+    with pytest.raises(Refused, match="5001 networks are given; give 5000 at most"):
+        service(as_spec(*many)).source_ranges()
 
 
 @pytest.mark.parametrize(
