@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from ccm.cloud.testkit.harness import node
 from ccm.errors import ConfigurationFaults, Denied
 from ccm.providers.azure.config import ENVIRONMENT, AzureConfig, read_config
-from tests.labs.azure.lab import Lab
+from tests.labs.azure.lab import SUBSCRIPTION, Lab
 from tests.providers.azure.conftest import Started
+from tests.providers.started import checked
 
 GOOD: dict[str, Any] = {
     "cloud": "AzurePublicCloud",
@@ -81,6 +83,24 @@ def test_a_workload_identity_may_be_of_the_environment(monkeypatch: pytest.Monke
     config = read(aadClientSecret=None)
     assert config.use_federated_workload_identity_extension
     assert (config.aad_federated_token_file, config.aad_client_id) == ("/token", "webhook")
+
+
+async def test_check_names_what_the_credentials_lack(lab: Lab, tmp_path: Path) -> None:
+    """The list of states, and each read that is denied or fails."""
+
+    async def reported() -> list[str]:
+        found = await checked("azure", lab.config(), tmp_path)
+        return [one.message for one in found if one.state != "ok"]
+
+    assert await reported() == []
+    states = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines$"
+    lab.fail(states, 100, status=403, code="AuthorizationFailed")
+    (lack,) = await reported()
+    assert "Microsoft.Compute/virtualMachines/read" in lack
+    lab.fail("loadBalancers", 100, status=403, code="AuthorizationFailed")
+    assert any("ListLoadBalancers" in one for one in await reported())
+    lab.settings(secret="another", revoke_tokens=True)
+    assert any("AADSTS7000215" in one for one in await reported())
 
 
 @pytest.mark.parametrize(
