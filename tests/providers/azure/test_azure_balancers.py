@@ -422,6 +422,19 @@ async def test_sources_are_rules_that_services_share(lab: Lab, cloud: Started, n
     assert sources == {"AzureCloud", "Storage", "Internet"}
 
 
+async def test_addresses_of_someone_elses_load_balancer_are_let_in(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """They are published, and go with the Service."""
+    asked = web(annotations={"additional-public-ips": "198.51.100.7"})
+    made = await cloud.ensure(asked, node)
+    assert made.ingress[-1].ip == "198.51.100.7"
+    ((_, admitted),) = rules(lab).items()
+    assert "198.51.100.7" in admitted["destinationAddressPrefixes"]
+    await delete(cloud, asked)
+    assert rules(lab) == {}
+
+
 async def test_a_priority_taken_by_hand_is_left_out(lab: Lab, cloud: Started, node: Node) -> None:
     """AZ42: and the rule by hand is kept; when all are taken, it is said."""
     by_hand = {

@@ -5,6 +5,7 @@ come together; whoever has to write reads the resource again, and writes it with
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -19,7 +20,7 @@ from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb import plan, security_group
 from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, services_of
-from ccm.providers.azure.lb.annotations import OUTREACHING, PREFIX
+from ccm.providers.azure.lb.annotations import OUTREACHING, PREFIX, Annotations
 from ccm.providers.azure.lb.members import Members, backends
 from ccm.providers.azure.lb.names import BASE, INTERNAL_SUFFIX, IPV6, Names, pool_of, uid_of
 from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
@@ -112,8 +113,9 @@ class AzureLoadBalancers:
         if service.annotations.get(NO_FLOATING) == "true":
             machines = (await self._machines()).records
             addresses = {one for machine in machines for one in machine.private}
-        kept = _kept(balancers, names, frontends)
-        await self._open(None, addresses, (), kept, [])
+        with suppress(Refused):
+            addresses |= {*additional_ips(Annotations(service.annotations))}
+        await self._open(None, addresses, (), _kept(balancers, names, frontends), [])
         for is_internal, balancer in balancers.items():
             if own_frontends(balancer, names) or _has_own(balancer, names):
                 await self._resources[is_internal].change(lambda one: plan.remove(one, names))
