@@ -1,4 +1,4 @@
-"""Which Nodes the cloud is asked about, and what the log says of a write."""
+"""Which Nodes the cloud is asked about, and what is written of the answer."""
 
 import pytest
 
@@ -7,11 +7,13 @@ from tests.support.nodes import (
     OTHER_TAINT,
     PROVIDER_IDS,
     Tweak,
+    labelled,
     machine,
     node,
     ready,
     tainted,
     with_provider_id,
+    with_taint,
 )
 from workers.node.plan import (
     SHUTDOWN,
@@ -20,12 +22,18 @@ from workers.node.plan import (
     SetAddresses,
     SetLabels,
     SetTaints,
+    agreeing_labels,
     impossible_labels,
     is_refreshed,
     is_watched,
     message_for,
+    patch_for,
+    plan_update,
+    written,
 )
 
+ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 OURS, FOREIGN = with_provider_id("fake://1"), with_provider_id("other://1")
 
 
@@ -69,5 +77,24 @@ def test_a_write_is_logged(action: Action, message: str) -> None:
 
 def test_what_cannot_be_a_label_is_shown() -> None:
     where = machine(type="large", zone="a b")
-    keys = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
-    assert impossible_labels(where) == [f"{key}='a b'" for key in keys]
+    assert impossible_labels(where) == [f"{key}='a b'" for key in ZONES]
+
+
+def test_labels_of_both_keys_that_agree_are_not_written_again() -> None:
+    assert agreeing_labels(dict.fromkeys(ZONES, "a"), beta_wins=False) == {}
+
+
+def test_what_the_machine_is_by_now_is_written_with_what_makes_labels_agree() -> None:
+    of = node(labelled({TYPES[0]: "small", ZONES[0]: "a", ZONES[1]: "b"}))
+    [action] = plan_update(of, machine(type="large", zone="a"), beta_wins=False)
+    assert action == SetLabels({ZONES[1]: "a", TYPES[0]: "large"})
+
+
+def test_an_initialization_is_one_write_whose_result_is_known() -> None:
+    of, action = node(tainted, with_taint(OTHER_TAINT)), Initialize({"a": "b"}, "", [OTHER_TAINT])
+    assert patch_for(of, action, 1).merge == {
+        "metadata": {"uid": of.uid, "resourceVersion": "1", "labels": {"a": "b"}},
+        "spec": {"taints": [OTHER_TAINT]},
+    }
+    assert written(of.raw, action, of.meta)["spec"] == {"taints": [OTHER_TAINT]}
+    assert written(node().raw, SetLabels({}), {})["spec"] == {}

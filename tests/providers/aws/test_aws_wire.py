@@ -9,7 +9,7 @@ import pytest
 from ccm.errors import CloudError, Denied, Refused
 from tests.providers.aws.proxy import Drip, Request
 from tests.providers.aws.world import Aws, asking, node, node_of
-from tests.support.deadlines import timeout
+from tests.support.deadlines import timeout, within
 
 OTHER = b'<DescribeRegionsResponse xmlns="x"><regionInfo/></DescribeRegionsResponse>'
 BODIES = {
@@ -84,6 +84,7 @@ async def test_an_answer_that_never_ends_is_given_up_with_its_thread_injected(
     await aws.describe(node_of(made))
     with aws.proxy.fault("DescribeInstances", drip):
         answers = [aws.describe(node_of(made)) for _ in range(8)]
-        failures = await asyncio.gather(*answers, return_exceptions=True)
+        async with within():
+            failures = await asyncio.gather(*answers, return_exceptions=True)
     assert {type(failure) for failure in failures} == {CloudError}
     await aws.describe(node_of(made))
