@@ -96,5 +96,5 @@ def test_an_initialization_is_one_write_whose_result_is_known() -> None:
         "metadata": {"uid": of.uid, "resourceVersion": "1", "labels": {"a": "b"}},
         "spec": {"taints": [OTHER_TAINT]},
     }
-    assert written(of.raw, action, of.meta)["spec"] == {"taints": [OTHER_TAINT]}
+    assert written(of.raw, action, {})["spec"] == {"taints": [OTHER_TAINT]}
     assert written(node().raw, SetLabels({}), {})["spec"] == {}
