@@ -66,7 +66,8 @@ def made_files() -> Iterator[tuple[Path, str]]:
     schema = orjson.dumps(values_schema(), option=orjson.OPT_INDENT_2).decode()
     yield CHART / "values.schema.json", f"{schema}\n"
     yield CHART / "alerts.yaml", MADE + _alerts()
-    yield CHART / "dashboard.json", (CHART.parent / "dashboard.json").read_text()
+    dashboard = orjson.loads((CHART.parent / "dashboard.json").read_bytes())
+    yield CHART / "dashboard.json", orjson.dumps(dashboard).decode() + "\n"
     readme = CHART / "README.md"
     introduction, heading, _ = readme.read_text().partition("## Values\n")
     yield readme, introduction + heading + _table_of_values()
