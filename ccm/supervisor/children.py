@@ -342,10 +342,11 @@ class Children:
     def _lose_successor(self, child: Child, process: WorkerProcess) -> None:
         """The hand-over failed: the current process goes on, unless it was draining already."""
         child.successor, child.last_faults = None, process.faults
-        log.error(
-            "successor failed; the worker goes on as it is",
-            extra={"worker": child.name, "why": "; ".join(process.faults) or "it died"},
-        )
+        if process.proof is None:  # else the reload that asked for the proof reports it
+            log.error(
+                "successor failed; the worker goes on as it is",
+                extra={"worker": child.name, "why": "; ".join(process.faults) or "it died"},
+            )
 
     def _after_exit(
         self, child: Child, process: WorkerProcess, code: int | None, was_draining: bool

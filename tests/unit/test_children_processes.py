@@ -103,8 +103,9 @@ async def test_a_successor_takes_over_as_far_as_it_is_when_the_worker_dies(
     assert world.spawns.count == 2
 
 
+@pytest.mark.parametrize("is_proof", [False, True])
 async def test_a_successor_that_fails_leaves_the_worker_as_it_is(
-    world: World, caplog: pytest.LogCaptureFixture
+    is_proof: bool, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     child = world.start(state=WorkerState.RUNNING)
     old = child.current
@@ -112,11 +113,13 @@ async def test_a_successor_that_fails_leaves_the_worker_as_it_is(
     new = child.successor
     assert new
     new.faults = ["no such file"]
+    new.proof = asyncio.get_running_loop().create_future() if is_proof else None
     handle(new).end(ExitCode.CONFIGURATION)
     await until(lambda: not child.successor)
     assert (child.current, child.life.state) == (old, WorkerState.RUNNING)
     assert (child.last_faults, world.spawns.count) == (["no such file"], 2)
-    assert said(caplog) == ["successor failed; the worker goes on as it is"]
+    logged = [] if is_proof else ["successor failed; the worker goes on as it is"]
+    assert said(caplog) == logged  # the reload reports why it fails
 
 
 async def test_a_worker_that_cannot_hand_over_is_killed(world: World) -> None:
