@@ -10,6 +10,8 @@ from ccm.redaction import safe_text
 
 TEST_FAILED = "the server rejected our request due to an error in our request"
 """All that an API server says of a JSON patch with a `test` that does not hold."""
+BY_WEBHOOK = "failed calling webhook"
+"""What an API server says, with 500, of a write that a webhook was to admit."""
 
 
 class ExitCode(IntEnum):
@@ -167,8 +169,12 @@ class KubernetesError(_SaidOutside):
 
     @property
     def is_refusal(self) -> bool:
-        """The very content of a write is not taken: invalid, or an admission policy denies it."""
-        return self.status in (400, 403, 413, 422) and not self.is_race
+        """The very content of a write is not taken: invalid, or admission denies it.
+
+        A webhook that does not answer denies it as well, whatever the status.
+        """
+        is_refused = self.status in (400, 403, 413, 422) or BY_WEBHOOK in self.message
+        return is_refused and not self.is_race
 
     @property
     def is_denial(self) -> bool:

@@ -4,6 +4,8 @@ import ctypes
 import os
 import resource
 import signal
+from contextlib import suppress
+from pathlib import Path
 
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")  # bytes
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -29,6 +31,21 @@ def adopt_orphans() -> None:
     """Be from now on the parent of descendants whose own parent ends; raises `OSError`."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "orphans cannot be adopted")
+
+
+def zombies() -> set[int]:
+    """Children that ended and that no one has waited for yet."""
+    ended = set[int]()
+    for listed in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):
+            ended |= {pid for pid in map(int, listed.read_text().split()) if _has_ended(pid)}
+    return ended
+
+
+def _has_ended(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return False
 
 
 def open_files() -> tuple[int, int]:

@@ -14,13 +14,14 @@ from multiprocess.util import register_after_fork
 
 from ccm.background import call_until_done
 from ccm.bus.frames import WorkerSpec
-from ccm.processes import adopt_orphans
+from ccm.processes import adopt_orphans, zombies
 from ccm.supervisor.spawn import SAFE_PATH, SET_BY_US, run_template, run_worker
 
 log = logging.getLogger(__name__)
 
 LOAD_TIMEOUT = 10.0  # seconds for which workers wait for the template to have loaded
 FORK_TIMEOUT = 2.0  # seconds until a template that does not answer is given up
+REAP_INTERVAL = 30.0  # seconds between two looks for processes that no one waits for
 
 
 @contextmanager
@@ -89,6 +90,21 @@ class ForkedProcess:
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.sentinel, number)
+
+
+async def reap_orphans() -> None:
+    """Wait for adopted processes that ended, such as what a credential plugin left behind.
+
+    Whom we started ourselves is waited for at once, elsewhere: what has ended for a while is not.
+    """
+    before = set[int]()
+    while True:
+        now = zombies()
+        for pid in now & before:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - it ended already
+        before = now - before
+        await asyncio.sleep(REAP_INTERVAL)
 
 
 class WorkerStarter:

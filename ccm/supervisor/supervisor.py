@@ -44,7 +44,7 @@ from ccm.supervisor.permits import Permits
 from ccm.supervisor.problems import find_outage, find_problems
 from ccm.supervisor.progress import Progress
 from ccm.supervisor.shards import Shards
-from ccm.supervisor.starter import WorkerStarter
+from ccm.supervisor.starter import WorkerStarter, reap_orphans
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
 from ccm.supervisor.tokens import ServiceAccountTokens, SharedToken, TokenFiles, TokenSource
 from ccm.supervisor.worker_counters import WorkerCounters
@@ -216,6 +216,7 @@ class Supervisor:
             ("bus", self._hub.run(self._messages.handle)),
             *self._leader.elections(),
             ("children", self._children.run()),
+            ("orphans", reap_orphans()),
             ("tokens", self._tokens.run()),
             ("events", self._recorder.run()),
             ("https", self._serve_https(listening)),

@@ -23,11 +23,43 @@ os.abort()
 """
 
 
+ORPHAN = """
+import asyncio, os, time
+from ccm.processes import adopt_orphans, zombies
+from ccm.supervisor import starter
+starter.REAP_INTERVAL = 0.01
+adopt_orphans()
+if (middle := os.fork()) == 0:
+    os.fork()
+    os._exit(0)
+os.waitpid(middle, 0)
+while not zombies():
+    time.sleep(0.01)
+async def reap():
+    reaping = asyncio.create_task(starter.reap_orphans())
+    while zombies() and not reaping.done():
+        await asyncio.sleep(0.01)
+    reaping.cancel()
+asyncio.run(asyncio.wait_for(reap(), 5.0))
+"""
+
+
+def test_a_process_that_was_adopted_is_no_zombie_for_long(tmp_path: Path) -> None:
+    done = run(tmp_path, ORPHAN)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_process_of_ours_leaves_no_core_dump(tmp_path: Path) -> None:
-    script = tmp_path / "abort.py"
-    script.write_text(SCRIPT)
+    done = run(tmp_path, SCRIPT)
+    assert (done.returncode, done.stdout) == (-6, "True True\n"), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+
+
+def run(tmp_path: Path, text: str) -> "subprocess.CompletedProcess[str]":
+    script = tmp_path / "script.py"
+    script.write_text(text)
     root = Path(__file__).parents[2]
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, str(script)],
         env={"PYTHONPATH": str(root)},
         cwd=tmp_path,
@@ -36,5 +68,3 @@ def test_a_process_of_ours_leaves_no_core_dump(tmp_path: Path) -> None:
         timeout=timeout(),
         check=False,
     )
-    assert (done.returncode, done.stdout) == (-6, "True True\n"), done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["abort.py"]

@@ -67,12 +67,20 @@ async def test_a_refused_action_does_not_hold_up_those_that_follow_a_machine() -
         assert (w.cluster.node().labels, len(w.cluster.node().addresses)) == ({}, 1)
 
 
-@pytest.mark.parametrize("status", [400, 403, 422])
-async def test_refused_content_is_one_event_and_tried_again_after_seconds(status: int) -> None:
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        *((status, "spec.x: a policy says no") for status in (400, 403, 422)),
+        pytest.param(500, 'failed calling webhook "a.b.c": connection refused', id="webhook"),
+    ],
+)
+async def test_refused_content_is_one_event_and_tried_again_after_seconds(
+    status: int, why: str
+) -> None:
     w = World()
     async with under_runner(module, w.context, w.controller, w.port) as (runner, _work):
         w.put(node(tainted), answer=machine("fake://1", zone="z"))
-        w.cluster.failures = [KubernetesError(status, "No", "spec.x: a policy says no", None)] * 9
+        w.cluster.failures = [KubernetesError(status, "No", why, None)] * 9
         w.cluster.on_change = lambda kind, key, raw: None
         w.feed()
         w.queue.add("node-1")
@@ -83,7 +91,7 @@ async def test_refused_content_is_one_event_and_tried_again_after_seconds(status
         assert runner.status()["failing"]
         ((kind, reason, message),) = await w.events()
         assert (kind, reason) == ("Warning", "WriteRefused")
-        assert "spec.x: a policy says no" in message
+        assert why in message
         w.cluster.failures = []
         w.queue.add("node-1")  # as a change of the Node does
         await until(lambda: not w.cluster.node().is_uninitialized)
