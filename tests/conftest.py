@@ -24,11 +24,14 @@ TOGETHER = ("tests/integration/check", "tests/e2e/rbac", "tests/e2e/systemd")
 """Folders of which one test at a time runs: they share a cluster, or a machine."""
 BY_MODULE = {
     "tests/integration/https/test_real.py",
+    "tests/integration/status_page/test_browser.py",
     "tests/peers/test_aws_peers.py",
+    "tests/e2e/test_documents.py",
     "tests/e2e/test_informer.py",
     "tests/e2e/test_kubelets.py",
     "tests/docs/walks/test_walks.py",
     "tests/docs/faults/test_cures.py",
+    "tests/unit/test_outcomes.py",
 }
 """Modules whose tests share what takes long to start: one at a time, in one process."""
 LAB_TESTS = "conformance instances lb_addresses_lab lb_lab lb_nodes_lab outages real routes"
@@ -53,8 +56,13 @@ def known_secrets(monkeypatch: pytest.MonkeyPatch) -> redaction.KnownSecrets:
     return mine
 
 
-SLOW = ("tests/peers/test_aws_peers.py", "tests/providers/aws/test_aws_conformance.py")
-"""Modules that begin first, so that they are not what all others have to wait for."""
+SLOW = (
+    "tests/peers/test_aws_peers.py",
+    "tests/providers/aws/test_aws_conformance.py",
+    "tests/e2e/systemd",
+    "tests/e2e/test_kubelets.py",
+)
+"""What begins first, so that it is not what all others have to wait for."""
 FAST = ("tests/unit", "tests/integration/service", "tests/integration/deletions")
 """Folders that begin last, so that their many short tests fill the gaps at the end."""
 
