@@ -152,6 +152,7 @@ labs: # What tests on real clouds need, which are those that take minutes
 	$(BIN)/python -m tests.labs.digitalocean.prism
 	$(PYTHON) -m tests.support.kube.build vsphere
 	$(PYTHON) -m tests.support.kube.build azure
+	$(PYTHON) -m tests.support.kube.build gce
 
 tools: # What tests of the systemd unit, the alert rules and the status page need
 	@for tool in systemd-analyze unshare promtool chromium; do \

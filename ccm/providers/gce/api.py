@@ -123,17 +123,21 @@ class GceApi(JsonApi):
 
     async def list(self, method: str, path: str, **query: str) -> Sequence[Json]:
         """The items of all pages; an empty list has no `items`."""
-        first = _read(method, path, {"maxResults": PAGE, **query})
-        pages = [page async for page in self.read_pages(first, _next_page)]
-        return [item for page in pages for item in objects(page.get("items"))]
+        return await self._items(_read(method, path, {"maxResults": PAGE, **query}))
 
     async def members(self, group: str) -> Sequence[Json]:
         """The instances of an instance group."""
         target = request_target(f"{API_PATH}/{group}/listInstances", {"maxResults": PAGE})
         method, body = "instanceGroups.listInstances", {"instanceState": "ALL"}
-        first = Request(method, READ, "POST", target, body, changes_nothing=True)
-        pages = [page async for page in self.read_pages(first, _next_page)]
-        return [item for page in pages for item in objects(page.get("items"))]
+        return await self._items(Request(method, READ, "POST", target, body, changes_nothing=True))
+
+    async def _items(self, request: Request) -> Sequence[Json]:
+        found: list[Json] = []
+        async for page in self.read_pages(request, _next_page):
+            if "kind" not in page:  # so it is nothing of Google's, and not an empty list
+                raise self.unreadable(request.operation)
+            found += objects(page.get("items"))
+        return found
 
     async def aggregated(self, collection: str, **query: str) -> Aggregated:
         """Those of all zones and regions of the project, one call for 500."""

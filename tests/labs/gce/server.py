@@ -106,6 +106,9 @@ class Gce:
         usual |= {"private_key": pem.decode(), "client_email": EMAIL}
         return {**usual, "token_uri": f"{self.url}/token", **more}
 
+    def account_text(self) -> str:
+        return json.dumps(self.account())
+
     @contextmanager
     def running(self, port: int = 0) -> Iterator["Gce"]:
         """Serve until the end of the block."""

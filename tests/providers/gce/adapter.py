@@ -25,6 +25,7 @@ from ccm.providers.gce import api
 from ccm.providers.gce.credentials import KEY_FILE
 from ccm.providers.gce.ids import last_part
 from ccm.providers.gce.instances import GceInstances
+from ccm.providers.gce.lb import load_balancers
 from ccm.providers.gce.lb.names import CLUSTER_KEY, SERVICE_KEY
 from ccm.providers.gce.lb.request import GLOBAL_ACCESS, TIER, TYPE
 from ccm.providers.gce.routes import DESCRIPTION
@@ -70,6 +71,7 @@ class GceAdapter(PatientAdapter):
         self.gce = self._running.enter_context(Gce().running())
         self._key_file = Path(self._running.enter_context(TemporaryDirectory()), "key.json")
         os.environ[KEY_FILE] = str(self._key_file)
+        load_balancers.GATHER = 0.0
         GceInstances.batch_size = GceVolumes.batch_size = BATCH
 
     def stop(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from ccm.cloud.testkit.harness import node_of
 from ccm.model.objects import Json, Node
 from ccm.providers.gce.credentials import KEY_FILE, METADATA_VARIABLE
+from ccm.providers.gce.lb import load_balancers
 from ccm.providers.gce.provider import GceCloud
 from tests.labs.gce.server import Gce
 from tests.providers.gce.adapter import config_of, machine_of
@@ -41,6 +42,7 @@ def served() -> Iterator[Gce]:
 def gce(served: Gce, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gce]:
     """An empty project; whatever is sent and answered has to keep to the contract."""
     monkeypatch.delenv(KEY_FILE, raising=False)
+    monkeypatch.setattr(load_balancers, "GATHER", 0.0)
     monkeypatch.setenv(METADATA_VARIABLE, served.url.removeprefix("http://"))
     served.reset()
     yield served

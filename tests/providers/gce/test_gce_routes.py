@@ -57,6 +57,14 @@ async def test_an_instance_that_drops_packets_is_reported(gce: Gce, cloud: Start
     await cloud.routes.create(host(one), CIDR)  # type: ignore[misc]
 
 
+async def test_an_empty_object_is_no_empty_list(gce: Gce, cloud: Started) -> None:
+    """Else all routes would be made again."""
+    gce.is_down = {"status": 200, "text": "{}"}
+    assert cloud.routes
+    with pytest.raises(CloudError, match="not Google's"):
+        await cloud.routes.list([])  # type: ignore[misc]
+
+
 async def test_a_full_quota_of_routes_is_said(gce: Gce, cloud: Started) -> None:
     """GC56: and the others go on."""
     one, other = (host(gce.cloud.add_instance(name)) for name in ("one", "other"))

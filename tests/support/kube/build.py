@@ -1,11 +1,11 @@
 """Find or build the real kube-apiserver, etcd and kubectl, and upstream's controllers; starts none.
 
 `python3 -m tests.support.kube.build` prints the folder of the servers, with `peer` that of the
-controllers that tests need always, with `openstack`, `vsphere` or `azure` that of the one which the
-lab of this name is for, with `azure-lab` that of this lab itself, with `helm` Helm's, with `godo`
-that of what reads requests with DigitalOcean's client, with `readers` that of what reads
-configuration files with upstream's readers, with `kubelets` that of kubelets without containers,
-with `vale` that of the linter of prose.
+controllers that tests need always, with `openstack`, `vsphere`, `gce` or `azure` that of the one
+which the lab of this name is for, with `azure-lab` that of this lab itself, with `helm` Helm's,
+with `godo` that of what reads requests with DigitalOcean's client, with `readers` that of what
+reads configuration files with upstream's readers, with `kubelets` that of kubelets without
+containers, with `vale` that of the linter of prose.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
@@ -116,6 +116,10 @@ AZURE_PEER = Pin(
 PEERS = (PEER, AWS_PEER)
 LAB_PEERS = (OPENSTACK_PEER,)
 VSPHERE_PEERS = (VSPHERE_PEER,)
+GCE_PEER = Pin(
+    PINS / "gce", "k8s.io/cloud-provider-gcp/providers", {"gce-cloud-controller-manager": "."}
+)
+GCE_PEERS = (GCE_PEER,)
 AZURE_LABS, AZURE_PEERS = (AZURE_LAB,), (AZURE_PEER,)
 
 HELM = Pin(PINS / "helm", "helm.sh/helm/v3", {"helm": "helm.sh/helm/v3/cmd/helm"})
@@ -139,6 +143,7 @@ BUILDS = {
     "vsphere": VSPHERE_PEERS,
     "azure-lab": AZURE_LABS,
     "azure": AZURE_PEERS,
+    "gce": GCE_PEERS,
     "vale": LINTERS,
     "kubelets": (KUBELETS,),
 }

@@ -48,6 +48,8 @@ from ccm.providers.gce.lb.request import (
     read_request,
 )
 
+GATHER = 0.1  # seconds in which Services that come together join the next read
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -169,6 +171,7 @@ class GceLoadBalancers:
     # Reading
 
     async def _read_all(self) -> Observed:
+        await asyncio.sleep(GATHER)
         before = self._round
         return Observed(await self._api.place(), await self._parts.read(), before)
 
