@@ -13,7 +13,7 @@ CACHE  := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ccm-supervisor
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lock audit packages chart image release release-tools demo demo-picture demo-incus bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-azure lab-vsphere tools check collect docs site fmt fmt-check lint prose types layers clean
+.PHONY: help venv lock audit packages chart image release release-tools demo demo-picture demo-incus demo-cluster bench profile bench-smoke test test-oldest test-fast mutants mutants-tools bites edge-cases kube kubelets peers helm labs lab-openstack lab-openstack-down lab-incus lab-incus-down lab-azure lab-vsphere tools check collect docs site fmt fmt-check lint prose types layers clean
 
 ##@ Begin
 help: ## List the targets
@@ -88,6 +88,11 @@ demo-picture: venv ## Draw the demo after its scenario, into docs/demo.svg
 demo-incus: venv ## The same with real instances and real requests, in the lab's Incus
 	$(BIN)/python -m tests.labs.incus.demo
 
+demo-cluster: venv ## Start three true nodes and the product beside them, to play with: docs/try-it.md
+	tests/labs/kubelets/lab.sh install
+	tests/labs/kubelets/lab.sh up
+	tests/labs/kubelets/lab.sh ccm
+
 ##@ Measure
 # PARTS="initialise kill" picks parts, BENCH="--nodes 100" their sizes; see docs/performance.md.
 bench: venv kube ## Measure on a real API server, into bench/RESULTS.md and docs/performance.png
@@ -147,6 +152,7 @@ helm: ## Build (once) the helm that the chart is tested with
 labs: # What tests on real clouds need, which are those that take minutes
 	tests/labs/openstack/lab.sh install
 	tests/labs/incus/lab.sh install
+	tests/labs/kubelets/lab.sh install
 	$(PYTHON) -m tests.support.kube.build openstack
 	$(PYTHON) -m tests.support.kube.build godo
 	$(BIN)/python -m tests.labs.digitalocean.prism

@@ -29,6 +29,7 @@ BY_MODULE = {
     "tests/e2e/test_documents.py",
     "tests/e2e/test_informer.py",
     "tests/e2e/test_kubelets.py",
+    "tests/e2e/test_true_kubelets.py",
     "tests/docs/walks/test_walks.py",
     "tests/docs/faults/test_cures.py",
     "tests/unit/test_outcomes.py",

@@ -157,7 +157,8 @@ def _probes(settings: Settings) -> Json:
     return {
         "ports": [{"name": "https", "containerPort": settings.secure_port}],
         "livenessProbe": {**probe("/livez"), "initialDelaySeconds": 15},
-        "readinessProbe": probe("/readyz"),
+        # Each Pod of a rolling update waits for the next probe: the kubelet's first is too early.
+        "readinessProbe": {**probe("/readyz"), "periodSeconds": 2},
     }
 
 

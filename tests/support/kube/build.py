@@ -5,7 +5,8 @@ controllers that tests need always, with `openstack`, `vsphere`, `gce` or `azure
 which the lab of this name is for, with `azure-lab` that of this lab itself, with `helm` Helm's,
 with `godo` that of what reads requests with DigitalOcean's client, with `readers` that of what
 reads configuration files with upstream's readers, with `kubelets` that of kubelets without
-containers, with `vale` that of the linter of prose.
+containers, with `nodes` that of true ones and their container runtime, with `vale` that of the
+linter of prose.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
@@ -40,6 +41,7 @@ class Pin:
     folder: Path
     module: str
     programs: Mapping[str, str]
+    tags: str = ""
 
     @property
     def go_mod(self) -> str:
@@ -113,6 +115,28 @@ AZURE_PEER = Pin(
         )
     },
 )
+NODES = (
+    Pin(
+        PINS / "kubelets",
+        "k8s.io/kubernetes",
+        {
+            **{
+                name: f"k8s.io/kubernetes/cmd/{name}"
+                for name in ("kubelet", "kube-proxy", "kube-scheduler")
+            },
+            "pod": "./pod",
+        },
+    ),
+    Pin(
+        PINS / "containerd",
+        "github.com/containerd/containerd/v2",
+        {
+            name: f"github.com/containerd/containerd/v2/cmd/{name}"
+            for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+        },
+        tags="no_btrfs,no_devmapper,no_zfs",
+    ),
+)
 PEERS = (PEER, AWS_PEER)
 LAB_PEERS = (OPENSTACK_PEER,)
 VSPHERE_PEERS = (VSPHERE_PEER,)
@@ -146,6 +170,7 @@ BUILDS = {
     "gce": GCE_PEERS,
     "vale": LINTERS,
     "kubelets": (KUBELETS,),
+    "nodes": NODES,
 }
 
 
@@ -213,7 +238,8 @@ def _build(pin: Pin, folder: Path) -> None:
 
 def _command(pin: Pin, program: str, folder: Path) -> Sequence[str]:
     flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags(pin)}")
-    return ("go", "build", *flags, "-o", str(folder / program), pin.programs[program])
+    tags = (f"-tags={pin.tags}",) * bool(pin.tags)
+    return ("go", "build", *flags, *tags, "-o", str(folder / program), pin.programs[program])
 
 
 def _ldflags(pin: Pin) -> str:

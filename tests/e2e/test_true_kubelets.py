@@ -1,0 +1,223 @@
+"""The image in Pods of true kubelets, as the pages say: Pods, Services and routes with packets.
+
+One cluster of three nodes; the tests run in their order, and each finds the product running.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from shutil import which
+from threading import Event
+
+import pytest
+
+from ccm.cli.manifests import IMAGE
+from ccm.manifests.rbac import APP_NAME
+from ccm.manifests.workload import USER
+from release.oci import DEFAULT_REGISTRY
+from release.tree import run
+from tests.e2e.test_image import image
+from tests.integration.chart.helm import as_values, template
+from tests.labs.kubelets.lab import HERE, LEASE, NODES, Lab
+from tests.support.deadlines import slowness
+from tests.support.kube.build import KUBELETS, SERVERS, find_binaries
+from tests.support.kube.build import NODES as PROGRAMS
+from tests.support.needed import needed
+from tests.support.running import Json, long, wait_for
+
+__all__ = ["image"]
+
+pytestmark = [pytest.mark.real, pytest.mark.alone, long, pytest.mark.timeout(900)]
+
+READY_IN = 15.0  # seconds, after `kubectl apply`
+HANDED_OVER_IN = 1.0  # seconds without a leader when one ends in order
+LOST_FOR = 16.0  # seconds without a leader when one is lost: its lease has to pass
+PREVIOUS = f"{DEFAULT_REGISTRY}/ccm-supervisor:previous"
+SYSTEM = ("-n", "kube-system")
+OURS = (*SYSTEM, "-l", f"app.kubernetes.io/name={APP_NAME}")
+CODE = "import os; print(os.getuid(), open('/proc/mounts').readline().split()[3][:2])"
+EXAMINE = ("python3", "-c", CODE)
+
+
+@pytest.fixture(scope="module")
+def lab(image: tuple[Path, Path]) -> Iterator[Lab]:
+    programs = [find_binaries(one) for one in (SERVERS, (KUBELETS,), PROGRAMS)]
+    tools = [which(name) for name in ("runc", "nft", "conntrack", "unshare")]
+    needed(os.geteuid() == 0, "true kubelets need root: namespaces and containers")
+    needed(all((*programs, *tools)), "not installed: tests/labs/kubelets/lab.sh install")
+    with (
+        tempfile.TemporaryDirectory(prefix="kl-") as directory,
+        Lab(Path(directory, "s")).running() as lab,
+    ):
+        for name in NODES:
+            lab.kubectl("label", "node", name, "node-role.kubernetes.io/control-plane=")
+        lab.run("import", str(image[0]))
+        tag = (
+            "ctr",
+            "--namespace=k8s.io",
+            "images",
+            "tag",
+            f"{DEFAULT_REGISTRY}/{IMAGE}",
+            PREVIOUS,
+        )
+        for name in NODES:
+            lab.run("exec", name, "--", *tag)
+        config = f"--from-file=cloud.conf={lab.state}/cloud.conf"
+        lab.kubectl(*SYSTEM, "create", "secret", "generic", "cloud-config", config)
+        yield lab
+
+
+def daemonset(lab: Lab, directory: Path, kind: str = "daemonset") -> str:
+    command = (sys.executable, "-m", "ccm.cli.main", "manifests", f"--kind={kind}", "--")
+    return run(*command, *lab.flags())
+
+
+def deployment(lab: Lab, directory: Path) -> str:
+    return daemonset(lab, directory, "deployment")
+
+
+def chart(lab: Lab, directory: Path) -> str:
+    return template(directory, {"flags": as_values(lab.flags()), "kind": "deployment"})
+
+
+def pods(lab: Lab) -> dict[str, Json]:
+    return {one["metadata"]["name"]: one for one in lab.get(*OURS, "pods")["items"]}
+
+
+def are_ready(lab: Lab, count: int) -> bool:
+    ready = [pod for pod in pods(lab).values() if is_ready(pod)]
+    return len(ready) == len(pods(lab)) == count
+
+
+def is_ready(thing: Json) -> bool:
+    """A Pod or a Node."""
+    found = {one["type"]: one["status"] for one in thing["status"].get("conditions", ())}
+    return found.get("Ready") == "True" and not thing["spec"].get("taints")
+
+
+def leader(lab: Lab) -> str:
+    """The node of the Pod that leads; empty when none does."""
+    holder = lab.get(*LEASE)["spec"].get("holderIdentity") or ""
+    return next((name for name in NODES if holder.startswith(name)), "")
+
+
+@pytest.mark.parametrize(("render", "count"), [(daemonset, 3), (deployment, 2), (chart, 2)])
+def test_pods_of_the_image_are_ready_soon_and_do_their_work(
+    render: Callable[[Lab, Path], str], count: int, lab: Lab, tmp_path: Path
+) -> None:
+    """As docs/kubernetes.md says: archive on the nodes, Secret, objects; one kind after another."""
+    lab.kubectl(*OURS, "delete", "daemonset,deployment", "--cascade=foreground", "--wait")
+    began = time.monotonic()
+    lab.kubectl("apply", "-f", "-", stdin=render(lab, tmp_path))
+    wait_for("the Pods are ready", lambda: are_ready(lab, count))
+    took = time.monotonic() - began
+    wait_for("one leads", lambda: leader(lab))
+    wait_for("Nodes are ready", lambda: all(map(is_ready, lab.get("nodes")["items"])))
+    assert lab.cloud("state")["routes"]
+    # The API server trusts only serving certificates that kubelets asked for and someone approved.
+    lab.run("approve")
+    for name, pod in pods(lab).items():
+        assert pod["spec"]["containers"][0]["image"] == IMAGE
+        examine = (*SYSTEM, "exec", name, "--", *EXAMINE)
+        examined = wait_for(f"exec in {name}", partial(lab.tried, *examine))
+        assert examined.split() == [str(USER), "ro"]
+        assert "supervisor" in lab.kubectl(*SYSTEM, "logs", name)
+    print(f"{render.__name__}: ready after {took:.1f} s")
+    assert took < READY_IN * slowness()
+
+
+@pytest.fixture(scope="module")
+def url(lab: Lab) -> str:
+    """Of a Service whose Pods are on two nodes; the balancer's address."""
+    lab.kubectl("apply", "-f", str(HERE / "web.yaml"))
+    service = ("service", "web", "-o", "jsonpath={.status.loadBalancer.ingress[0].ip}")
+    address = wait_for("the balancer's address", lambda: lab.kubectl("get", *service))
+    url = f"http://{address}/"
+
+    def is_served() -> bool:
+        with lab.traffic(url) as traffic:
+            time.sleep(0.5)
+        return not traffic.failed
+
+    wait_for("all nodes pass on requests", is_served)
+    return url
+
+
+def test_requests_go_through_the_balancer_to_pods_on_other_nodes(lab: Lab, url: str) -> None:
+    """Each backend passes on what is for Pods elsewhere, over the routes that we made."""
+    with lab.traffic(url) as traffic:
+        time.sleep(3)
+    assert not traffic.failed
+    assert len(traffic.by) == 2
+
+
+def test_a_rolling_update_under_traffic_and_churn_is_not_noticed(lab: Lab, url: str) -> None:
+    """From one image to another, while Pods and labels of Nodes come and go."""
+    before = lab.cloud("counters")["writes"]
+    with lab.leaders() as leaders, lab.traffic(url) as traffic, churn(lab):
+        container = f"deployment/{APP_NAME}", f"{APP_NAME}={PREVIOUS}"
+        lab.kubectl(*SYSTEM, "set", "image", *container)
+        status = ("rollout", "status", f"deployment/{APP_NAME}", "--timeout=120s")
+        lab.kubectl(*SYSTEM, *status, limit=150)
+        wait_for("one leads", lambda: leader(lab))
+    print(f"rolling update: without a leader {leaders.longest_gap:.2f} s, {traffic}")
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods(lab).values()} == {PREVIOUS}
+    assert not traffic.failed
+    assert lab.cloud("counters")["writes"] == before
+    assert leaders.longest_gap < HANDED_OVER_IN * slowness()
+
+
+@contextmanager
+def churn(lab: Lab) -> Iterator[None]:
+    """What the product has to look at, and the cloud must not be asked to change."""
+    ended = Event()
+
+    def work() -> None:
+        for number in count(1):
+            if ended.wait(0.5):
+                return
+            lab.kubectl("scale", "deployment/churn", f"--replicas={1 + number % 3}")
+            name = NODES[number % len(NODES)]
+            lab.kubectl("label", "--overwrite", "node", name, f"example.com/churn=n{number}")
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        try:
+            yield
+        finally:
+            ended.set()
+            working.result()
+
+
+def test_the_leaders_eviction_leaves_nobody_without_a_leader_for_long(lab: Lab) -> None:
+    node = leader(lab)
+    name = next(name for name, pod in pods(lab).items() if pod["spec"]["nodeName"] == node)
+    before = lab.cloud("counters")["writes"]
+    with lab.leaders() as leaders:
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+        path = f"/api/v1/namespaces/kube-system/pods/{name}/eviction"
+        lab.kubectl("create", f"--raw={path}", "-f", "-", stdin=json.dumps(eviction))
+        wait_for("another one leads", lambda: leader(lab) not in ("", node))
+    print(f"eviction: without a leader {leaders.longest_gap:.2f} s")
+    assert leaders.longest_gap < HANDED_OVER_IN * slowness()
+    assert lab.cloud("counters")["writes"] == before
+    wait_for("both are ready again", lambda: are_ready(lab, 2))
+
+
+def test_the_loss_of_the_leaders_node_costs_the_time_of_its_lease(lab: Lab) -> None:
+    node = wait_for("one leads", lambda: leader(lab))
+    before = lab.cloud("counters")["writes"]
+    with lab.leaders() as leaders:
+        lab.run("power", node, "off")
+        wait_for("another one leads", lambda: leader(lab) not in ("", node))
+    print(f"power loss: without a leader {leaders.longest_gap:.2f} s")
+    assert leaders.longest_gap < LOST_FOR * slowness()
+    assert lab.cloud("counters")["writes"] == before

@@ -1,0 +1,1 @@
+"""True kubelets with containers, around a real control plane, in private namespaces."""
