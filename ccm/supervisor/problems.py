@@ -118,7 +118,7 @@ class Cause:
             noun = EXPLAINED[kind].kind if kind else "object"
             more = ", …" if many > NAMED else ""
             parts.append(f"{plural(many, noun)} ({', '.join(names[:NAMED])}{more})")
-        return " and ".join(parts)
+        return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
     def problem(self) -> StatusProblem:
         """Why, for how long, and who waits."""
