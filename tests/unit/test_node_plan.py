@@ -27,6 +27,7 @@ from workers.node.plan import (
     is_refreshed,
     is_watched,
     message_for,
+    missing_labels,
     patch_for,
     plan_update,
     written,
@@ -75,9 +76,10 @@ def test_a_write_is_logged(action: Action, message: str) -> None:
     assert message_for(action) == message
 
 
-def test_what_cannot_be_a_label_is_shown() -> None:
+def test_what_cannot_be_a_label_is_shown_and_left_out() -> None:
     where = machine(type="large", zone="a b")
     assert impossible_labels(where) == [f"{key}='a b'" for key in ZONES]
+    assert missing_labels(where, {}) == dict.fromkeys(TYPES, "large")
 
 
 def test_labels_of_both_keys_that_agree_are_not_written_again() -> None:
@@ -92,9 +94,11 @@ def test_what_the_machine_is_by_now_is_written_with_what_makes_labels_agree() ->
 
 def test_an_initialization_is_one_write_whose_result_is_known() -> None:
     of, action = node(tainted, with_taint(OTHER_TAINT)), Initialize({"a": "b"}, "", [OTHER_TAINT])
+    this = {"uid": of.uid, "resourceVersion": "1"}
     assert patch_for(of, action, 1).merge == {
-        "metadata": {"uid": of.uid, "resourceVersion": "1", "labels": {"a": "b"}},
+        "metadata": {**this, "labels": {"a": "b"}},
         "spec": {"taints": [OTHER_TAINT]},
     }
+    assert patch_for(of, SetTaints([]), 1).merge == {"metadata": this, "spec": {"taints": None}}
     assert written(of.raw, action, {})["spec"] == {"taints": [OTHER_TAINT]}
     assert written(node().raw, SetLabels({}), {})["spec"] == {}
