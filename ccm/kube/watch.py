@@ -85,6 +85,7 @@ class WatchFailed:
     why: str
 
 
+FIRST_SILENCES, MOST_SILENCES = 2, 8  # silent watches until a list, and from one to the next
 OPENED = Bookmark()  # a watch request was answered; that alone is no progress
 WatchEvent = ListStarted | Updated | Deleted | ListCompleted | Bookmark | Malformed | WatchFailed
 
@@ -129,9 +130,11 @@ async def list_and_watch(
     """List and watch the objects under `path` (such as `/api/v1/nodes`), without end.
 
     A watch that breaks is resumed at the last version seen. An object that went away unseen is
-    missing in the next list, and what was spoilt on its way is requested once more.
+    missing in the next list, and what was spoilt on its way is requested once more. Watches that
+    bring not even a bookmark may be kept back by a proxy: after some, the objects are listed again.
     """
     position, failures = _Position(), 0
+    silences, next_list = 0, FIRST_SILENCES
     loop = asyncio.get_running_loop()
     while True:
         begun, was_listed = loop.time(), not position.version
@@ -142,11 +145,19 @@ async def list_and_watch(
                     yield event
             else:
                 await _check_past(kube, path, position)
+            is_silent = True
             async for event in _watch(kube, path, position, timings):
                 if event != OPENED:
-                    failures = 0
+                    failures, is_silent = 0, False
                 yield event
-            if loop.time() - begun < timings.min_watch_duration:
+            lasted = loop.time() - begun
+            silences = silences + (lasted >= timings.idle_limit) if is_silent else 0
+            if silences >= next_list:
+                position.reset()
+                next_list = min(2 * next_list, silences + MOST_SILENCES)
+            if not silences:
+                next_list = FIRST_SILENCES
+            if lasted < timings.min_watch_duration:
                 await asyncio.sleep(timings.min_watch_duration)
         except _RelistNeeded as error:
             position.reset()

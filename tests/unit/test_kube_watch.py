@@ -297,11 +297,19 @@ class Beats:
 
 
 @pytest.mark.virtual_time
-@pytest.mark.parametrize(("interval", "streams"), [(0.9, 1), (1.1, 6)])
-async def test_signs_of_life_keep_a_connection(interval: float, streams: int) -> None:
+@pytest.mark.parametrize(
+    ("interval", "streams", "seen"),
+    [
+        pytest.param(0.9, 1, "[ ] open open open open open open", id="bookmarks"),
+        pytest.param(1.1, 4, "[ ] open open [ ] open open", id="silence"),
+    ],
+)
+async def test_signs_of_life_keep_a_connection_and_silence_is_followed_by_a_list(
+    interval: float, streams: int, seen: str
+) -> None:
     beats = Beats(interval)
     found = await events(cast(Kube, beats), 8, replace(QUICK, idle_limit=1.0))
-    assert kinds(found) == "[ ]" + " open" * 6
+    assert kinds(found) == seen
     assert beats.streams == streams
 
 
