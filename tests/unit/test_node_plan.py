@@ -18,6 +18,7 @@ from tests.support.nodes import (
 from workers.node.plan import (
     SHUTDOWN,
     Action,
+    CannotPlan,
     Initialize,
     SetAddresses,
     SetLabels,
@@ -29,6 +30,7 @@ from workers.node.plan import (
     message_for,
     missing_labels,
     patch_for,
+    plan,
     plan_update,
     written,
 )
@@ -90,6 +92,11 @@ def test_what_the_machine_is_by_now_is_written_with_what_makes_labels_agree() ->
     of = node(labelled({TYPES[0]: "small", ZONES[0]: "a", ZONES[1]: "b"}))
     [action] = plan_update(of, machine(type="large", zone="a"), beta_wins=False)
     assert action == SetLabels({ZONES[1]: "a", TYPES[0]: "large"})
+
+
+def test_a_node_of_which_no_provider_id_is_known_is_named() -> None:
+    with pytest.raises(CannotPlan, match="does not set node provider ID for node node-1"):
+        next(plan(node(tainted), machine("")))
 
 
 def test_an_initialization_is_one_write_whose_result_is_known() -> None:
