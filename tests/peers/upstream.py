@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from tests.support.kube.build import AWS_PEER, OPENSTACK_PEER, PEER, VSPHERE_PEER
+from tests.support.kube.build import AWS_PEER, AZURE_PEER, OPENSTACK_PEER, PEER, VSPHERE_PEER
 from tests.support.running import Running
 
 (LIBRARY,) = PEER.programs
 (AWS,) = AWS_PEER.programs
+(AZURE,) = AZURE_PEER.programs
 (OPENSTACK,) = OPENSTACK_PEER.programs
 (VSPHERE,) = VSPHERE_PEER.programs
 
@@ -17,6 +18,9 @@ class Upstream(Running):
     Of its defaults those are changed that would make it slower: it does ten Services and Nodes at
     once, asks the API server as often as it likes, and looks at its routes each second.
     """
+
+    lacks: tuple[str, ...] = ()
+    """What begins the flags that it does not have."""
 
     def __init__(
         self,
@@ -37,7 +41,7 @@ class Upstream(Running):
                 *([f"--cloud-config={config}"] if config else []),
                 f"--kubeconfig={kubeconfig}",
                 "--secure-port=0",
-                *QUICK,
+                *(one for one in QUICK if not one.startswith(self.lacks)),
                 *flags,
             ],
         )
@@ -78,6 +82,22 @@ def aws(
     program = binaries / AWS
     more = ("--cloud-provider=aws", *flags)
     return Upstream(directory, program, kubeconfig, config, *more, AWS_ENDPOINT_URL=url)
+
+
+class AzureUpstream(Upstream):
+    """That of Azure: no worker for Nodes, one for Services, and no flags for their numbers."""
+
+    lacks = ("--concurrent-node-syncs", "--concurrent-service-syncs")
+
+
+def azure(
+    directory: Path, binaries: Path, kubeconfig: Path, config: Path, ca_file: str, *flags: str
+) -> Upstream:
+    """That of Azure; `binaries` is the folder that was built for AZURE_PEERS."""
+    more = ("--cloud-provider=azure", *flags)
+    return AzureUpstream(
+        directory, binaries / AZURE, kubeconfig, config, *more, SSL_CERT_FILE=ca_file
+    )
 
 
 def openstack(
