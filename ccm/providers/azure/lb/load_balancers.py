@@ -31,8 +31,6 @@ from ccm.providers.azure.shared_writes import SharedResource
 
 NO_FLOATING = f"{PREFIX}disable-load-balancer-floating-ip"
 NO_ADDRESS_RETRY = 2.0  # seconds
-SECURITY_PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "all": "*"}
-
 Balancers = Mapping[bool, Json]
 """The load balancers that are there, by whether they are the internal one."""
 
@@ -115,9 +113,9 @@ class AzureLoadBalancers:
             addresses = {one for machine in machines for one in machine.private}
         with suppress(Refused):
             addresses |= {*additional_ips(Annotations(service.annotations))}
-        await self._open(None, addresses, (), _kept(balancers, names, frontends), [])
+        await self._open(None, addresses, (), plan.ports_of_others(balancers, names, frontends), [])
         for is_internal, balancer in balancers.items():
-            if own_frontends(balancer, names) or _has_own(balancer, names):
+            if own_frontends(balancer, names) or plan.has_parts(balancer, names):
                 await self._resources[is_internal].change(lambda one: plan.remove(one, names))
         await self._addresses.release(owner, group, (), listed)
 
@@ -161,7 +159,7 @@ class AzureLoadBalancers:
         stale = {*_addresses_in(before, listed)} - {*addresses}
         await self._admit(request, addresses, stale, wanted, balancers, balancer)
         other = balancers.get(not request.is_internal)
-        if other and (own_frontends(other, names) or _has_own(other, names)):
+        if other and (own_frontends(other, names) or plan.has_parts(other, names)):
             resource = self._resources[not request.is_internal]
             await resource.change(lambda one: plan.remove(one, names))
         used = [ids.id_of(one) for one in public.values()]
@@ -235,7 +233,7 @@ class AzureLoadBalancers:
         access = Access(request.sources, request.security_ports(), request.denies_others)
         is_off = request.annotations.is_true("disable-load-balancer-nsg-rule")
         seen = {**balancers, request.is_internal: balancer}
-        kept = _kept(seen, request.names, own_frontends(balancer, request.names))
+        kept = plan.ports_of_others(seen, request.names, own_frontends(balancer, request.names))
         await self._open(
             None if is_off else access, addresses, stale, kept, request.annotations.warnings
         )
@@ -312,12 +310,6 @@ def _group_of(service: Service) -> str:
     return text(service.annotations.get(f"{PREFIX}load-balancer-resource-group")).strip()
 
 
-def _has_own(balancer: Json, names: Names) -> bool:
-    parts = (*objects(ids.properties_of(balancer).get(plan.RULES)),)
-    parts += (*objects(ids.properties_of(balancer).get(plan.PROBES)),)
-    return any(names.is_own(text(one.get("name"))) for one in parts)
-
-
 def _addresses_in(frontends: Sequence[Json], listed: Sequence[Json]) -> list[str]:
     """The addresses of frontends, public ones by a list of those."""
     public = {ids.key_of(one): ip_of(one) for one in listed}
@@ -340,20 +332,3 @@ def _address_of(planned: BalancerPlan, balancer: Json, family: str, public: Json
     if not address:
         raise RetryAfter(f"frontend {name} has no address yet", NO_ADDRESS_RETRY)
     return address
-
-
-def _kept(balancers: Balancers, names: Names, frontends: Sequence[Json]) -> dict[str, set[str]]:
-    """Ports by protocol that other Services have on the same addresses.
-
-    Those are of the same frontends, or of machines, where an address does not float.
-    """
-    keys, found = {ids.key_of(one) for one in frontends}, dict[str, set[str]]()
-    for balancer in balancers.values():
-        for rule in objects(ids.properties_of(balancer).get(plan.RULES)):
-            properties = ids.properties_of(rule)
-            is_shared = ids.key_of(properties.get("frontendIPConfiguration")) in keys
-            floats = properties.get("enableFloatingIP") is True
-            if not names.is_own(text(rule.get("name"))) and (is_shared or not floats):
-                protocol = SECURITY_PROTOCOLS.get(text(properties.get("protocol")).lower(), "*")
-                found.setdefault(protocol, set()).add(str(properties.get("backendPort")))
-    return found

@@ -17,6 +17,7 @@ FRONTENDS, RULES, PROBES = "frontendIPConfigurations", "loadBalancingRules", "pr
 POOLS = "backendAddressPools"
 REFERRING = ("outboundRules", "inboundNatRules", "inboundNatPools", RULES)
 """What else may use a frontend."""
+SECURITY_PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "all": "*"}
 
 
 def covers(there: Any, wanted: Any) -> bool:
@@ -199,3 +200,29 @@ def own_frontends(balancer: Json, names: Names) -> list[Json]:
 def is_used(balancer: Json) -> bool:
     """Whether there is a reason to keep a load balancer."""
     return bool(properties_of(balancer).get(FRONTENDS))
+
+
+def has_parts(balancer: Json, names: Names) -> bool:
+    """Whether the Service has rules or probes in it."""
+    parts = (*objects(properties_of(balancer).get(RULES)),)
+    parts += (*objects(properties_of(balancer).get(PROBES)),)
+    return any(names.is_own(text(one.get("name"))) for one in parts)
+
+
+def ports_of_others(
+    balancers: Mapping[bool, Json], names: Names, frontends: Sequence[Json]
+) -> dict[str, set[str]]:
+    """Ports by protocol that other Services have on the same addresses.
+
+    Those are of the same frontends, or of machines, where an address does not float.
+    """
+    keys, found = {key_of(one) for one in frontends}, dict[str, set[str]]()
+    for balancer in balancers.values():
+        for rule in objects(properties_of(balancer).get(RULES)):
+            properties = properties_of(rule)
+            is_shared = key_of(properties.get("frontendIPConfiguration")) in keys
+            floats = properties.get("enableFloatingIP") is True
+            if not names.is_own(text(rule.get("name"))) and (is_shared or not floats):
+                protocol = SECURITY_PROTOCOLS.get(text(properties.get("protocol")).lower(), "*")
+                found.setdefault(protocol, set()).add(str(properties.get("backendPort")))
+    return found
