@@ -6,7 +6,7 @@ from ipaddress import ip_address
 from ccm.errors import CannotListen
 from ccm.settings import Settings
 
-BACKLOG = 1024  # connections that wait to be accepted, as in a flood of them
+BACKLOG = 4096  # connections that wait to be accepted, as in a flood of them
 
 
 def listen(settings: Settings) -> socket.socket:

@@ -84,9 +84,7 @@ class NodeWatcher:
 
 def _ours(node: Node) -> Iterable[tuple[str, Any]]:
     yield "provider ID", node.provider_id
-    # Before, it is the kubelet's: the name of its host.
-    is_ours = any(one["type"] == "InternalIP" for one in node.addresses)
-    yield "addresses", node.addresses if is_ours else []
+    yield "addresses", node.addresses if node.provider_id else []  # the kubelet's own before
     cloud_labels = {k: v for k, v in node.labels.items() if "zone" in k or "region" in k}
     yield "labels", cloud_labels
 

@@ -78,14 +78,15 @@ REMAINING = "x-ms-ratelimit-remaining-subscription-"
 _LEFT = re.compile(r"[^,;]*?(\d+)(Min|Sec)[^,;]*;(\d+)")
 
 
-class Outdated(RetryAfter):
+class PreconditionFailed(RetryAfter):
     """The resource was changed since it was read (412)."""
 
 
 class AzureApi(JsonApi):
     """Requests to one cloud, each once, with a token that renews itself.
 
-    Raises as any `JsonApi`, `RetryAfter` for what is at work, `Outdated`, and `NoRoom` for a quota.
+    Raises as any `JsonApi`, `RetryAfter` for what is at work, `PreconditionFailed`, and `NoRoom`
+    for a quota.
     `read_config` gives the configuration as its file is now; credentials may be exchanged there.
     """
 
@@ -283,7 +284,7 @@ class AzureApi(JsonApi):
             case 404 if code in ELSEWHERE:
                 return CloudError(message)
             case 412:
-                return Outdated(message, RACE_RETRY)
+                return PreconditionFailed(message, RACE_RETRY)
             case 429:
                 return Throttled(message, response.retry_after)
             case 400 | 409 if code in BUSY:

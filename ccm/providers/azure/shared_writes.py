@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ccm.errors import CloudError, NoRoom, NotFound, Refused, RetryAfter
 from ccm.model.objects import Json, text
-from ccm.providers.azure.api import BUSY_RETRY, AzureApi, Outdated
+from ccm.providers.azure.api import BUSY_RETRY, AzureApi, PreconditionFailed
 from ccm.providers.azure.ids import properties_of
 
 MOST_READS = 4  # of a resource that others keep changing, for one write
@@ -83,7 +83,7 @@ class SharedResource:
         for left in reversed(range(MOST_READS)):
             try:
                 await self._write_once([one for one in batch if not one.is_done])
-            except Outdated as error:
+            except PreconditionFailed as error:
                 if not left:
                     _end_all(batch, error)
             except (NoRoom, Refused) as error:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from ccm.background import start_task
+from ccm.background import call_until_done, start_task
 from ccm.counters import Counters
 from ccm.errors import ConfigurationFault
 from ccm.kube import config
@@ -239,12 +239,11 @@ class TlsListener:
 
     async def _handshake(self, connection: socket.socket, address: str) -> None:
         try:
-            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
-                self._protocol,
-                connection,
-                ssl=self._context,
-                ssl_handshake_timeout=self._handshake_timeout,
-            )
+            async with asyncio.timeout(self._handshake_timeout):
+                await _first_byte(connection)
+                transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                    self._protocol, connection, ssl=self._context
+                )
         except OSError as error:  # the client's fault
             log.debug("TLS handshake failed", extra={"error": str(error)})
             return
@@ -252,6 +251,19 @@ class TlsListener:
         if oldest := to_close(self._open, MAX_CONNECTIONS):
             oldest.abort()
         self._open[transport] = address
+
+
+async def _first_byte(connection: socket.socket) -> None:
+    """Wait until the client speaks: TLS is set up for no silent connection."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, call_until_done, readable.set)
+    try:
+        await readable.wait()
+    except asyncio.CancelledError:
+        loop.remove_reader(connection)
+        connection.close()
+        raise
+    loop.remove_reader(connection)
 
 
 def _client_address(connection: socket.socket) -> str:

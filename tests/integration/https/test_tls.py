@@ -21,6 +21,7 @@ from ccm.supervisor.listening import listen
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, serving
 from tests.support.pki import Authority, trusting_anybody
+from tests.support.waiting import until
 
 CA = Authority("servers")
 PAIR = "cloud-controller-manager"
@@ -257,4 +258,4 @@ async def test_a_generated_key_is_never_in_a_file(
     async with serving(reviews) as server:
         await server.certificate()
     assert list(tmp_path.iterdir()) == []
-    assert len(os.listdir("/proc/self/fd")) <= before
+    await until(lambda: len(os.listdir("/proc/self/fd")) <= before)

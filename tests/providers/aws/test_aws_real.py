@@ -79,10 +79,8 @@ def expected(name: str, instance: Json) -> Json:
     """What upstream's controller makes of the Node of an instance."""
     machine = machine_of(instance)
     return {
-        "labels": {
-            "kubernetes.io/arch": "amd64",
-            "kubernetes.io/hostname": name,
-            "kubernetes.io/os": "linux",
+        "labels": registration(name)["metadata"]["labels"]
+        | {
             "node.kubernetes.io/instance-type": machine.type,
             "beta.kubernetes.io/instance-type": machine.type,
             "topology.kubernetes.io/zone": machine.zone,

@@ -91,7 +91,6 @@ class Nlbs:
         observed = self._describe(service, tag, details)
         if observed.nlb:
             request = request.keeping_scheme(observed.nlb.is_internal)
-        self._check_addresses(request, observed.nlb, tag)
         group_name = self._group_name(service)
         own, has_own = self._own_group(request, group_name, observed.nlb, tag)
         if not has_own:
@@ -111,6 +110,7 @@ class Nlbs:
             return list(nlb_plan.plan(wanted, observed, self._vpc.id))
 
         calls()
+        self._check_addresses(request, observed.nlb, tag)
         cidrs = [cidr for subnet in subnets for cidr in subnet.cidrs]
         opened = node_rules(desired, request.ranges, cidrs, request.node_health_check)
         ingress = self._node_ingress(request.name, opened)

@@ -110,7 +110,12 @@ BALANCERS = (
     ),
     (
         "a machine that ended keeps the others out",
-        *overridden("    async def _write(self, nodes, write):\n        return await write\n"),
+        *overridden(
+            "    async def ensure(self, service, nodes):\n"
+            "        return await self._ensure_all(service, nodes)\n"
+            "    async def update_nodes(self, service, nodes):\n"
+            "        await self._update_all(service, nodes)\n"
+        ),
         "load_balancers::test_a_machine_that_ended_does_not_keep_the_others_out",
     ),
     (
