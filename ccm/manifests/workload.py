@@ -10,7 +10,7 @@ import yaml
 
 from ccm.errors import ConfigurationFault
 from ccm.manifests.rbac import APP_NAME, Manifest, metadata
-from ccm.model.objects import Json
+from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT, Json
 from ccm.settings import Settings
 
 INLINE_LIST_LENGTH = 72  # characters
@@ -25,7 +25,8 @@ the Pod, and for libraries that want such a directory when they are loaded."""
 TOLERATIONS = (
     {"key": CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"},
     # These are on a node until we, or a network that waits for us, have done our part.
-    {"key": "node.cloudprovider.kubernetes.io/uninitialized", "operator": "Exists"},
+    {"key": UNINITIALIZED_TAINT, "operator": "Exists"},
+    {"key": SHUTDOWN_TAINT, "operator": "Exists"},
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
     # Of kube-controller-manager while a node has no route: our own route controller takes it away.
     {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists"},
