@@ -9,19 +9,18 @@ import os
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from ccm.background import start_task
 from ccm.errors import ConfigurationFault
 
 PORTS = {"http": 80, "https": 443}
 VARIABLES = {"http": ("HTTP_PROXY", "http_proxy"), "https": ("HTTPS_PROXY", "https_proxy")}
 ANSWER_LIMIT = 16 << 10  # bytes of a proxy's answer
-PIECE = 64 << 10  # bytes that are passed on at once
 
 Address = IPv4Address | IPv6Address
 
@@ -163,34 +162,54 @@ async def encrypt(connected: socket.socket, proxy: Proxy) -> socket.socket:
     """A socket for what goes to and comes from a proxy that is spoken to by TLS.
 
     What is sent through it is TLS as well, and OpenSSL has no sockets in sockets: so one end of a
-    pair of sockets stands for the connection, and two tasks pass on what comes.
+    pair of sockets stands for the connection, and what comes at either side is passed on.
     """
     context = ssl.create_default_context()
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as for servers
-    try:
-        reader, writer = await asyncio.open_connection(
-            sock=connected, ssl=context, server_hostname=proxy.host
-        )
-    except OSError as error:
-        raise ProxyError(f"proxy {proxy.address}: {error}") from error
+    loop = asyncio.get_running_loop()
     ours, other = socket.socketpair()
     ours.setblocking(False)
-    other_reader, other_writer = await asyncio.open_connection(sock=other)
-    away = _pass_on(other_reader, writer, writer.transport.abort)  # TLS would wait for its goodbye
-    back = _pass_on(reader, other_writer, other_writer.close)
-    for relay in (away, back):
-        start_task(relay, lambda _: None)  # held by what it reads from
+    near, far = _Side(), _Side()
+    near.opposite, far.opposite = far, near
+    await loop.create_connection(lambda: near, sock=other)
+    try:
+        await loop.create_connection(
+            lambda: far, sock=connected, ssl=context, server_hostname=proxy.host
+        )
+    except BaseException as error:
+        near.transport.abort()
+        ours.close()
+        if isinstance(error, OSError):
+            raise ProxyError(f"proxy {proxy.address}: {error}") from error
+        raise
     return ours
 
 
-async def _pass_on(
-    source: asyncio.StreamReader, target: asyncio.StreamWriter, end: Callable[[], None]
-) -> None:
-    """Until either side closes; then `end` the connection of `target`."""
-    with suppress(OSError, ssl.SSLError):
-        while data := await source.read(PIECE):
-            target.write(data)
-            await target.drain()
-    with suppress(OSError, ssl.SSLError):
-        end()
-        await target.wait_closed()
+class _Side(asyncio.Protocol):
+    """One of two connections: what comes here leaves by the opposite one, and both end together.
+
+    The loop keeps protocols as long as their connections; of streams' tasks, it keeps none that
+    only waits.
+    """
+
+    transport: asyncio.Transport
+    opposite: "_Side"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.opposite.transport.write(data)
+
+    def pause_writing(self) -> None:
+        self.opposite.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.opposite.transport.resume_reading()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        transport = getattr(self.opposite, "transport", None)
+        if transport and transport.get_extra_info("sslcontext"):
+            transport.abort()  # TLS would wait for the goodbye
+        elif transport:
+            transport.close()

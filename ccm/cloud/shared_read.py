@@ -41,8 +41,11 @@ class SharedRead(Generic[A]):
         if priority not in self._waiting:
             self._waiting[priority] = {}
             self._calling.add(start_task(self._call(priority), self._calling.discard))
-        answered = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._waiting[priority].setdefault(key, answered))
+        answered = self._waiting[priority].setdefault(
+            key, asyncio.get_running_loop().create_future()
+        )
+        await asyncio.wait([answered])  # which goes on for others when this caller is cancelled
+        return answered.result()
 
     async def _call(self, priority: Priority) -> None:
         """Call after call, until no caller waits."""
@@ -63,6 +66,7 @@ class SharedRead(Generic[A]):
         except BaseException as error:  # around one callback: all who share the call have to know
             for answered in asked.values():
                 answered.set_exception(error)
+                answered.exception()  # its callers may have been cancelled
             if isinstance(error, asyncio.CancelledError):
                 raise
         else:

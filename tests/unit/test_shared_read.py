@@ -1,6 +1,7 @@
 """Reads that are made together: few calls, no old answer, and one failure is that of its call."""
 
 import asyncio
+import gc
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -73,13 +74,18 @@ async def test_a_read_without_keys_is_one_for_all(cloud: Cloud) -> None:
     assert cloud.calls == [["all"], ["all"]]
 
 
-async def test_a_call_that_fails_fails_for_those_in_it_and_the_next_is_made(cloud: Cloud) -> None:
+async def test_a_call_that_fails_fails_for_those_in_it_and_the_next_is_made(
+    cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
     asking = cloud.ask("a", "broken", "c")
     await let_run()
     asking[0].cancel()
     cloud.open.set()
     ends = await asyncio.gather(*asking, return_exceptions=True)
     assert [type(end) for end in ends] == [asyncio.CancelledError, Throttled, dict]
+    del asking, ends
+    gc.collect()
+    assert not caplog.records  # of a failure that no caller is left for
     assert (await cloud.reads("a"))["a"] == 3
 
 

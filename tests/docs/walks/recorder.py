@@ -68,6 +68,7 @@ BACKGROUND = {
     ("ccm/model/cloud.py", "Unknown.__post_init__"),
     ("ccm/model/cloud.py", "Balancer.__post_init__"),
     ("ccm/supervisor/worker_counters.py", "WorkerCounters.update"),
+    ("ccm/supervisor/informer.py", "SharedInformer.acknowledge"),
     ("ccm/bus/sockets.py", "Permission.renew"),
     ("ccm/kube/events.py", "EventRecorder.run"),
     ("workers/runner.py", "Runner._send_heartbeats"),
@@ -75,7 +76,8 @@ BACKGROUND = {
     ("workers/node/passes.py", "MonitorPass.run"),
     ("workers/node/passes.py", "RefreshPass.run"),
 }
-"""Functions that run anyway, and those of log records and of texts that are shown.
+"""Functions that run anyway, those of log records and of texts that are shown, and what a worker
+acknowledges, which comes sooner or later than its next step.
 
 What they call is not counted either.
 """
