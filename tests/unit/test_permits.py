@@ -65,6 +65,13 @@ def test_a_worker_leads_or_stands_by_as_its_permission_says() -> None:
     assert w.events == [("node-0", over), ("node-1", over)]
 
 
+def test_who_says_hello_before_anyone_led_stands_by() -> None:
+    w = World("node-0")
+    w.permits.send(w.children[0])
+    assert w.sent == [("node-0", Permit(0.0))]
+    assert w.events == [("node-0", WorkerEvent.STOPPED_LEADING)]
+
+
 def test_who_joins_is_not_permitted_while_its_keys_are_others() -> None:
     w = World("node-0")
     w.children[0].is_joining = True
