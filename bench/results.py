@@ -43,7 +43,7 @@ def keep(part: str, about: str, plan: Plan, found: Measured) -> None:
 
 
 def sizes(plan: Plan) -> dict[str, Any]:
-    """What tells how large a run was; of several pieces, each row tells how often it was."""
+    """What shows how large a run was; of several pieces, each row has how often it was."""
     left_out = (*NO_SIZES, "repeats") if plan.runs else NO_SIZES
     return {name: value for name, value in asdict(plan).items() if name not in left_out}
 

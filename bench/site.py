@@ -119,7 +119,7 @@ class Peer:
         return self._running.process.pid
 
     async def until_leading(self) -> None:
-        """Until it works on everything, which it does not tell: a while after it leads."""
+        """Until it works on everything, which it does not report: a while after it leads."""
 
         async def leads() -> bool:
             leases = (await self._site.kube.get(LEASES))["items"]

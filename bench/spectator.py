@@ -1,4 +1,4 @@
-"""A bystander who sees when each node's taint goes, as cheaply as the API server can tell it."""
+"""A watch that notes when each node's taint goes, at the least cost for the API server."""
 
 import asyncio
 import re

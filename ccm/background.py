@@ -1,4 +1,4 @@
-"""Timers, callbacks and tasks that nobody awaits: none of them is lost when it raises."""
+"""Timers, callbacks and tasks that nothing awaits: an exception in them is not lost."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ def _call(retry_delay: float, callback: Callable[..., object], *args: Any) -> No
 def start_task(
     work: Coroutine[Any, Any, None], on_end: Callable[["asyncio.Task[None]"], object]
 ) -> "asyncio.Task[None]":
-    """Run `work` beside others; what it raises is logged, as nobody awaits it.
+    """Run `work` beside others; what it raises is logged, as nothing awaits it.
 
     The caller keeps the task until `on_end`: the loop holds no task that only waits.
     """

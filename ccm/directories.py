@@ -16,7 +16,7 @@ def make_private(directory: Path) -> None:
 
 
 def check_private(directory: Path) -> None:
-    """Raise OSError unless it is a directory of this user that nobody else can exchange."""
+    """Raise OSError unless it is a directory of this user that no other user can exchange."""
     info = directory.lstat()
     check_trusted(directory)
     if not stat.S_ISDIR(info.st_mode):
@@ -32,7 +32,7 @@ def check_trusted(path: Path) -> None:
 
 
 def no_follow(path: str, flags: int) -> int:
-    """The `opener` for a file of ours, which nobody else reads: a link in its place is an error."""
+    """The `opener` for a file that no other user reads: a link in its place is an error."""
     descriptor = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     info = os.fstat(descriptor)
     if info.st_nlink > 1 or info.st_uid != os.geteuid():
@@ -68,7 +68,7 @@ def _follow(at: Path, parts: Iterable[str]) -> Path:
 
 
 def _check_owner(place: Path, info: os.stat_result) -> None:
-    # Whoever owns the root directory owns the machine: in a user namespace that is not always 0.
+    # The owner of the root directory owns the machine: in a user namespace that is not always 0.
     if info.st_uid not in (0, os.geteuid(), os.stat("/").st_uid):
         raise PermissionError(EPERM, f"{place} belongs to user {info.st_uid}")
     is_open = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_IWOTH

@@ -15,7 +15,7 @@ BY_WEBHOOK = "failed calling webhook"
 
 
 class ExitCode(IntEnum):
-    """How the process tells systemd or the kubelet why it ended."""
+    """How the process reports to systemd or the kubelet why it ended."""
 
     OK = 0
     FAILED = 1
@@ -66,7 +66,7 @@ class CloudError(_SaidOutside):
 
 
 class HasWarnings(Protocol):
-    """What people are to be told of, as it grows."""
+    """Warnings for people, as they come up."""
 
     @property
     def warnings(self) -> Iterable[str]: ...
@@ -84,7 +84,7 @@ def warnings_as_notes(source: HasWarnings) -> Iterator[None]:
 
 
 class Unanswered(CloudError):
-    """The request left and has no answer: of a write nobody knows whether it was made."""
+    """The request left and has no answer: whether a write was made is unknown."""
 
 
 class RetryAfter(CloudError):
@@ -114,7 +114,7 @@ class Denied(CloudError):
 class Unauthenticated(Denied):
     """The cloud does not take these credentials at all (401), or there are none to show.
 
-    `source` tells operators where they are; it may be a path, and is not for tenants.
+    `source` shows operators where they are; it may be a path, and is not for tenants.
     """
 
     def __init__(self, message: str, source: str = "") -> None:

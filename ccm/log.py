@@ -120,7 +120,7 @@ def _plain(value: object) -> str:
 class _PipeHandler(logging.Handler):
     """Writes to a pipe whose reader may be stuck: then lines are dropped and counted.
 
-    It opens the pipe once more, so that whoever shares it still blocks; raises `OSError`.
+    It opens the pipe once more, so that others that share it still block; raises `OSError`.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -131,7 +131,7 @@ class _PipeHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         line = f"{self.format(record)}\n".encode(errors="replace")
         if self._dropped:
-            line = b"... %d log lines dropped: nobody read them\n" % self._dropped + line
+            line = b"... %d log lines dropped: they were not read\n" % self._dropped + line
         patience = 0.0 if self._dropped else READER_PATIENCE
         try:
             while line and select.select([], [self._pipe], [], patience)[1]:
@@ -168,7 +168,7 @@ def set_up(process: str, format_name: str, verbosity: int) -> None:
             handler.setFormatter(line)
     if format_name != "json" and is_journal(sys.stderr):
         handler = JournalHandler(line.journal_fields, otherwise=handler)
-    # No line tells where in the code it comes from, and looking for that is a third of its cost.
+    # No line shows where in the code it comes from, and looking for that is a third of its cost.
     logging._srcfile = ""
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     root = logging.getLogger()

@@ -40,7 +40,7 @@ class Proxy:
 
     @property
     def address(self) -> str:
-        """As people are told of it, without credentials."""
+        """Its URL as errors show it, without credentials."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 

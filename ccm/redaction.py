@@ -113,7 +113,7 @@ SECRETS = KnownSecrets()
 
 
 def register_secrets(*values: str) -> None:
-    """To be called by whoever holds a credential, also a renewed one, before it is first used."""
+    """Call it for each credential, also a renewed one, before it is first used."""
     SECRETS.add(*values)
 
 

@@ -1,4 +1,4 @@
-"""Connections to a server: whom a client believes, and TLS for which OpenSSL has the socket itself.
+"""Connections to a server: whom a client trusts, and TLS for which OpenSSL has the socket itself.
 
 asyncio has it read and write memory, with a transport of its own below and a state machine above,
 which cost more than all the rest of a request (docs/performance.md).
@@ -250,7 +250,7 @@ class TlsTransport(asyncio.Transport):
             self._send()
 
     def abort(self) -> None:
-        """Close without a word to the other end; the protocol is told a little later."""
+        """Close without a message to the other end; the protocol is notified a little later."""
         self._close(None)
 
     def _read(self) -> None:

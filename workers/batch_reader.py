@@ -88,7 +88,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         return answer
 
     def forget(self, name: str) -> None:
-        """Nobody needs the answer about this object any more."""
+        """The answer about this object is not needed any more."""
         self._answers.pop(name, None)
 
     async def run(self) -> None:

@@ -1,10 +1,10 @@
-"""What a cloud tells of itself: an occasion to ask it sooner than its turn."""
+"""Change notifications of a cloud: an occasion to read it sooner than its turn."""
 
 import asyncio
 import time
 from contextlib import suppress
 
-HINTED_INTERVAL = 1.0  # seconds between reads at least, however often the cloud tells
+HINTED_INTERVAL = 1.0  # seconds between reads at least, however often the cloud notifies
 
 
 class CloudChanges:

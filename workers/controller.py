@@ -51,7 +51,7 @@ class ControllerContext:
     changes: CloudChanges = field(default_factory=CloudChanges)
 
     def machine_holders(self) -> MachineHolders:
-        """None yet; machines are told apart as the provider reads provider IDs."""
+        """None yet; machines are distinguished as the provider reads provider IDs."""
         part = self.provider.instances
         return MachineHolders(part.machine_of if part else str)
 

@@ -19,7 +19,7 @@ HELD_RETRY = 0.1  # seconds until a suspect is tried again while another group e
 
 
 class KeyExecutor:
-    """What keys have to pass before they execute; `send` tells the supervisor who was harmless.
+    """What keys have to pass before they execute; `send` reports harmless keys to the supervisor.
 
     At most `limit` keys execute at the same time.
     """
@@ -36,7 +36,7 @@ class KeyExecutor:
         self._suspects: set[str] = set()  # that execute, or wait for what they need to go on
         self._turn = FREE  # the group of these suspects
         groups = sorted({(it.until, it.group) for it in suspicions.values() if it.group != FREE})
-        start = time.monotonic()  # whoever was hit last comes last: it may end what others do
+        start = time.monotonic()  # the last suspect comes last: it may end what others do
         self._starts = {
             group: start + SUSPECT_DELAY * turn for turn, (_, group) in enumerate(groups, 1)
         }
@@ -66,7 +66,7 @@ class KeyExecutor:
             self._send(Survived(key))
 
     async def acquire_slot(self) -> None:
-        """Wait until fewer than `limit` keys execute; whoever executes has a slot."""
+        """Wait until fewer than `limit` keys execute; each that executes has a slot."""
         await self._slots.acquire()
 
     def release_slot(self, key: str | None = None) -> None:

@@ -29,7 +29,7 @@ NOT_YET = "the cloud was not asked yet whether its machine is the cluster's"
 def settle(
     holders: MachineHolders, machine: Instance, read: Callable[[Collection[str]], Sequence[Node]]
 ) -> set[str]:
-    """Give a machine to the Node that fits what the cloud says; those for whom that is news."""
+    """Give a machine to the Node that fits what the cloud says; those for which that is new."""
     provider_ids = (machine.provider_id, *machine.aliases)
     rightful = rightful_node(read(holders.claimants(provider_ids)), machine)
     return holders.settle(rightful, provider_ids) if rightful else set()

@@ -42,7 +42,7 @@ FAULT_TIMEOUT = 2.0  # seconds for which a worker that cannot start waits to be 
 
 
 def preload(provider: str, controllers: Sequence[str]) -> None:
-    """Import what workers of these controllers need; what cannot be imported, they will tell."""
+    """Import what workers of these controllers need; what cannot be imported, they report."""
     for name in controllers:
         with suppress(ConfigurationFault):
             load_controller(name, provider)
@@ -141,7 +141,7 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
                 lane,
                 module.COMPONENT,
                 spec.name,
-                # An Event a Node; those of other controllers tell what takes its time.
+                # An Event a Node; those of other controllers show what takes its time.
                 is_busy=lambda: spec.controller == "node" and queue.is_busy,
             ),
             send=port.send,
@@ -179,7 +179,7 @@ def require_machine_marks(provider: CloudProvider, settings: Settings) -> None:
 
 
 def require_cluster_id(provider: CloudProvider, settings: Settings) -> None:
-    """Refuse a cloud whose objects cannot be told from another cluster's, as upstream does."""
+    """Refuse a cloud whose objects may be another cluster's, as upstream does."""
     if provider.has_cluster_id:
         return
     if not settings.allow_untagged_cloud:
@@ -208,7 +208,7 @@ def provider_context(
 
 
 def _kube(spec: WorkerSpec, component: str, fence: Fence, token: WorkerToken) -> Kube:
-    """The client of this worker, which asks nothing until it was told who it is."""
+    """The client of this worker, which asks nothing until it has its identity."""
     settings, rate = spec.settings, None
     if settings.kube_api_qps:
         rate = RateLimit(settings.kube_api_qps, settings.kube_api_burst)

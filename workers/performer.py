@@ -141,7 +141,7 @@ class Performer:
         report_end()
 
     async def _writer(self, where: Sequence[str]) -> str:
-        """Who else wrote the field last, by `managedFields`; empty when nobody can tell."""
+        """Who else wrote the field last, by `managedFields`; empty when that is unknown."""
         try:
             raw = await self.kube.get(where[0].removesuffix("/status"))
         except (KubernetesError, Unreachable):

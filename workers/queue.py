@@ -87,7 +87,7 @@ class WorkQueue:
     def parking(self, key: str) -> Iterator[None]:
         """In the reconcile of `key`: it only waits in here, so it is not in flight meanwhile.
 
-        Another worker may have the key, and nobody waits for it to end: once the queue is closed,
+        Another worker may have the key, and its end is not awaited: once the queue is closed,
         the reconcile is cancelled.
         """
         task = asyncio.current_task()

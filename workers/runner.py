@@ -97,7 +97,7 @@ class Runner:
         self._drain: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     async def run(self, hello: Hello) -> None:
-        """Work until told to drain, then finish the keys in flight; parked ones are let go."""
+        """Work until the drain message, then finish the keys in flight; parked ones are let go."""
         self._port.send(hello)
         parts = (
             self._controller.run(),
@@ -264,7 +264,7 @@ class Runner:
             self._queue.add_failed(key)
 
     def _record(self, key: str, reason: str, message: str) -> None:
-        """Tell those who look at the object, if the key is one."""
+        """Record an Event on the object, if the key is one."""
         if object_ref := self._controller.object_ref(key):
             self._context.recorder.record(Event(object_ref, "Warning", reason, message))
 

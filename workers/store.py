@@ -51,7 +51,7 @@ class Store:
     """The newest known state of every wanted object, by kind and key.
 
     It is kept as JSON text, a quarter of what it takes as objects of Python, and read when someone
-    asks for it: whoever looks at many objects again and again keeps what he looks for.
+    asks for it: a caller that reads many objects again and again keeps the result.
     """
 
     projections: tuple[Projection, ...]
@@ -261,7 +261,7 @@ class MachineHolders:
         return "" if holder == name else holder
 
     def why_not(self, name: str) -> str:
-        """What people are told of a Node that gets nothing, because another has its machine."""
+        """The Event of a Node that gets nothing, because another has its machine."""
         holder = self.holder(name)
         if not holder:
             return ""
@@ -279,7 +279,7 @@ class MachineHolders:
         return len(self._nodes.get(self._machines.get(name, ""), ())) > 1
 
     def settle(self, rightful: str, provider_ids: Iterable[str]) -> set[str]:
-        """The cloud says which Node is on the machine of these IDs; those for whom that is news."""
+        """The cloud says which Node is on the machine of these IDs; those for which that is new."""
         news = set[str]()
         for machine in set(map(self._machine, provider_ids)):
             if self._rightful.get(machine) != rightful:
@@ -309,6 +309,6 @@ class MachineHolders:
 
 
 def duplicate_message(holder: str, is_rightful: bool = False) -> str:
-    """What people are told of a Node that gets nothing, because another one has its machine."""
+    """The Event of a Node that gets nothing, because another one has its machine."""
     why = "matches the cloud's record" if is_rightful else "is older"
     return f"Node {holder} has the same machine and {why}: delete the one that is not on it"

@@ -7,7 +7,7 @@ from ccm.decide.batching import BatchTimings
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Seconds; the flags say what an operator may set, these are what nobody needs to."""
+    """Seconds; the flags say what an operator may set, these need no setting."""
 
     batch: BatchTimings = BatchTimings()
     throttled_batch_retry: float = 0.05

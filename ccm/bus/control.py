@@ -21,11 +21,11 @@ Answer = Callable[[Json], Awaitable[Json]]
 
 
 class NotRunning(Exception):
-    """Nobody answers on the control socket."""
+    """The control socket has no answer."""
 
 
 class ControlServer:
-    """Answers the commands of the same user (or root); a slow or rude peer blocks nobody."""
+    """Answers the commands of the same user (or root); a slow peer does not block the others."""
 
     def __init__(self, path: Path, answer: Answer, line_timeout: float = LINE_TIMEOUT) -> None:
         self._path, self._answer, self._line_timeout = path, answer, line_timeout

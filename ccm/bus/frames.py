@@ -61,7 +61,7 @@ class WorkerSpec:
 class Hello:
     """First word of a worker: what it wants of which kinds (see `ccm.model.objects.Projection`).
 
-    The rest is what only the provider knows and the supervisor, which loads none, has to be told.
+    The rest is what only the provider knows; the supervisor, which loads none, reads it from here.
     """
 
     projections: list[dict[str, Any]]

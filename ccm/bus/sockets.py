@@ -31,7 +31,7 @@ from ccm.errors import NotLeading
 
 log = logging.getLogger(__name__)
 
-STRANGER_LOG_INTERVAL = 60.0  # seconds between two lines about strangers
+UNKNOWN_SENDER_LOG_INTERVAL = 60.0  # seconds between two lines about unknown senders
 HUB_LINGER, PORT_LINGER = 200, 500  # milliseconds that a closed socket still sends
 
 _NOT_TAKEN = (zmq.EAGAIN, zmq.EHOSTUNREACH)
@@ -97,7 +97,7 @@ class Hub:
                 "dropped a message from an unknown sender",
                 extra={"peer": peer, "so_far": self.dropped},
             )
-            self._log_again_at = now + STRANGER_LOG_INTERVAL
+            self._log_again_at = now + UNKNOWN_SENDER_LOG_INTERVAL
 
     def _take(self, worker: str, frame: bytes, handler: Callable[[str, Message], None]) -> None:
         try:
@@ -228,7 +228,7 @@ def _send_now(socket: zmq.asyncio.Socket, parts: list[bytes]) -> bool:
 
 
 def _peer(frame: zmq.Frame) -> str:
-    """Who sent it, as `address:uid:gid:pid`; of a peer that left at once nobody can tell."""
+    """Who sent it, as `address:uid:gid:pid`; unknown when the peer left at once."""
     try:
         return str(frame.get("Peer-Address"))
     except zmq.ZMQError:

@@ -59,7 +59,7 @@ async def open_client(context: CheckContext) -> tuple[Kube, str]:
 
 @once
 async def contact_server(context: CheckContext) -> tuple[Json, float | None]:
-    """The version, which everybody may ask for, and how many seconds the clock is before ours.
+    """The version, which any client may ask for, and how many seconds the clock is before ours.
 
     The date of an answer has whole seconds, so that is right to half a second at best.
     """

@@ -102,7 +102,7 @@ async def start_provider(context: CheckContext) -> CloudProvider:
 
 
 async def _kube(context: CheckContext) -> Kube | None:
-    """With the rights of whoever checks; None where the API server does not answer."""
+    """With the rights of the user who checks; None where the API server does not answer."""
     try:
         return await connect(context)
     except (NotChecked, KubernetesError, Unreachable):
@@ -264,7 +264,7 @@ async def check_reads(context: CheckContext) -> Iterable[Finding]:
 
 
 def evaluate_reads(reads: Sequence[CloudRead]) -> Iterator[Finding]:
-    """One finding for all reads with the same trouble; the first error stands for all."""
+    """One finding for all reads with the same problem; the first error stands for all."""
     failures: dict[ErrorMeaning, list[CloudRead]] = {}
     for read in reads:
         if read.error and (meaning := _meaning(read.error)):

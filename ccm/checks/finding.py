@@ -28,7 +28,7 @@ class Finding:
 
 
 class NotChecked(Exception):
-    """What a check needs is not available; another check says why, or nobody has to mind."""
+    """What a check needs is not available; another check reports why, or nothing depends on it."""
 
 
 def ok(message: str) -> Finding:

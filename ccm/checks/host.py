@@ -1,4 +1,4 @@
-"""Are the directories usable and is nobody in them; may processes open as many files as needed."""
+"""Are the directories usable and not in use; may processes open as many files as needed."""
 
 import asyncio
 import fcntl
@@ -62,7 +62,7 @@ def observe_runtime(directory: str) -> ObservedRuntime:
 
 
 def _lock_holder(lock: Path) -> str:
-    """The process that holds the lock; empty when nobody does, or nobody can tell."""
+    """The process that holds the lock; empty when none does, or none can be found."""
     try:
         with open(lock, encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -123,7 +123,7 @@ def age_of(obj: KubernetesObject, now: float) -> float:
 
 
 async def current_leader(context: CheckContext) -> str:
-    """Who acts in this cluster now, as far as can be seen; empty when nobody does."""
+    """Who acts in this cluster now, as far as can be seen; empty when no controller does."""
     if (await probe_runtime(context)).is_leader:
         return "the supervisor of this host"
     lease = await or_none(probe_lease(context))

@@ -1,4 +1,4 @@
-"""As whom does each process act, and may it do what its controllers need; nothing is stored."""
+"""The account of each process: may it do what its controllers need; nothing is stored."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,11 +20,17 @@ from ccm.kube.service_accounts import (
 from ccm.manifests.rbac import subjects, worker_rules
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
-from ccm.supervisor.accounts import APPLY_MANIFESTS, AccountCandidate, best, may_be_left_out, nobody
+from ccm.supervisor.accounts import (
+    APPLY_MANIFESTS,
+    AccountCandidate,
+    best,
+    may_be_left_out,
+    missing_account,
+)
 from ccm.worker_names import process_name
 
 DISPENSABLE = ("events", CLUSTER_UID.resource)
-"""Without these people are told less and marks have --cluster-name alone; all else is work."""
+"""Without these there are fewer Events, and marks have --cluster-name alone; all else is work."""
 
 
 async def check_permissions(context: CheckContext) -> Iterable[Finding]:
@@ -82,7 +88,7 @@ async def check_accounts(context: CheckContext) -> Iterable[Finding]:
 def evaluate_candidates(
     settings: Settings, candidates: Mapping[str, Sequence[AccountCandidate]]
 ) -> Iterator[Finding]:
-    """As whom each worker acts, by package; what nobody may do is a failure or is left out."""
+    """The account of each worker, by package; what none may do is a failure or is left out."""
     for worker, reviewed in candidates.items():
         if chosen := best(reviewed):
             message = f"{process_name(worker)} acts as {chosen.account}"
@@ -92,14 +98,14 @@ def evaluate_candidates(
             else:
                 yield ok(message if chosen is reviewed[0] else f"{message}, because {reviewed[0]}")
             continue
-        fault = nobody(settings, worker, reviewed)
+        fault = missing_account(settings, worker, reviewed)
         report = warning if may_be_left_out(settings, worker) else failed
         yield report(fault.problem, fault.remedy)
 
 
 @once
 async def review_candidates(context: CheckContext) -> Mapping[str, Sequence[AccountCandidate]]:
-    """Whom each worker may act as, as a start finds out, but without a token of theirs."""
+    """The accounts that each worker may use, as at a start, but without a token of theirs."""
     kube = await connect(context)
     own = await own_account(kube)
     return {

@@ -81,7 +81,7 @@ def _late(services: Sequence[Service], leader: str) -> Finding:
 
 
 def _of_other_class(services: Sequence[Service]) -> Finding:
-    """A class that nobody serves shows nowhere else."""
+    """A class without a controller shows nowhere else."""
     classes = sorted({service.load_balancer_class or "" for service in services})
     return warning(
         f"of a loadBalancerClass that is not ours ({abbreviate(classes)}), "

@@ -53,7 +53,7 @@ class Cluster:
         return text(mapping(self.read("lease", self.lease).get("spec")).get("holderIdentity"))
 
     def user(self) -> str:
-        """Who asks, by the API server; in the Pod nobody has a name."""
+        """The user of kubectl, as the API server names it; the Pod does not know."""
         done = self.run("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
         return done.stdout.decode(errors="replace").strip() or "a user of kubectl"
 

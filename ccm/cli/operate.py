@@ -53,7 +53,7 @@ wait_option = click.option(
 def wait_until(
     runtime_dir: str, is_done: Callable[[dict[str, Any] | None], bool], what: str
 ) -> None:
-    """Ask for the status until `is_done` (of None: nobody answers); fail after `WAIT_LIMIT`."""
+    """Ask for the status until `is_done` (of None without an answer); fail after `WAIT_LIMIT`."""
     deadline = time.monotonic() + WAIT_LIMIT
     socket = RuntimePaths(Path(runtime_dir).absolute()).control
     while True:

@@ -76,7 +76,7 @@ async def _require_reads(reading: "Reading") -> None:
             if finding.state is CheckState.FAILED:
                 raise CloudError(f"{finding.message}; {finding.remedy}")
     except NotChecked:
-        pass  # the dry run tells why the provider does not start
+        pass  # the dry run reports why the provider does not start
     finally:
         await context.close()
 

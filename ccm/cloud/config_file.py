@@ -49,7 +49,7 @@ def why_unreadable(file: str) -> str:
 
 
 def why_no_certificate(file: str) -> str:
-    """Why nobody can be believed by a file, as the problem of a fault; empty when one can."""
+    """Why a file of certificates is unusable, as the problem of a fault; empty otherwise."""
     why = certificate_problem(file)
     return why and f"is {file!r}, which {why}"
 

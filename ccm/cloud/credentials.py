@@ -32,7 +32,7 @@ RENEW_AT = 0.8  # of a token's life
 
 TOKEN_PAUSE = Backoff(first=5.0, most=60.0)
 PASSWORD_PAUSE = Backoff(first=30.0, most=900.0)
-"""Of an account that wrong passwords lock, for everybody who uses it."""
+"""Of an account that wrong passwords lock, for all who use it."""
 
 REMEDY = "write the credential into it, on one line"
 TOKEN = re.compile(r"[!-~]+")
@@ -176,7 +176,7 @@ class RefusalPause(Generic[T]):
 class Credentials(Generic[T]):
     """The credentials of one account: `read` gives those of now, in no time or as they come.
 
-    `keys` of the configuration name them in errors; `place` tells an operator where they are.
+    `keys` of the configuration name them in errors; `place` shows an operator where they are.
     """
 
     def __init__(

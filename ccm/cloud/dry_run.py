@@ -17,7 +17,7 @@ UNASSIGNED = "to-be-assigned.invalid"
 """Stands for the address of a balancer that is not there yet."""
 
 Changes = dict[str, Json]
-"""What the cloud would have been told and not told otherwise later; the keys mean nothing.
+"""The last write to each object that the cloud would have received; the keys mean nothing.
 
 `about` says in words what changes, `does` is create, update or delete, and `call` is the provider's
 first call that would have written.

@@ -158,7 +158,7 @@ class GrantSource(Protocol):
         ...
 
     def remaining(self, budget: str, calls: int, seconds: float) -> None:
-        """The cloud lets everybody together make so many calls more in the next `seconds`."""
+        """The cloud lets all clients together make so many calls more in the next `seconds`."""
         ...
 
 
@@ -183,7 +183,7 @@ class SupervisorGrants:
         self._send(CloudRemaining(budget, calls, seconds))
 
     def on_granted(self, message: Granted) -> None:
-        """Let the call go that waits for this grant; it lapses when nobody does any more."""
+        """Let the call go that waits for this grant; it lapses when the call was given up."""
         waiting = self._waiting.get(message.number)
         if waiting and not waiting.done():
             waiting.set_result(message.at)
@@ -193,7 +193,7 @@ class SupervisorGrants:
         granted: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._waiting[number] = granted
         try:
-            while not self._send(  # noqa: ASYNC110 - a socket tells nobody that it has room
+            while not self._send(  # noqa: ASYNC110 - a socket does not report that it has room
                 GrantRequest(number, budget, int(priority), _owner.get())
             ):
                 await asyncio.sleep(self._retry_interval)

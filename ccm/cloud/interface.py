@@ -59,7 +59,8 @@ class Gate(Protocol):
 SecretReader = Callable[[str, str], Awaitable[Mapping[str, str]]]
 """Gives what the Secret of this namespace and name holds now, as text.
 
-Raises `Denied` when there is none or it may not be read, `CloudError` when nobody answers.
+Raises `Denied` when there is none or it may not be read, `CloudError` when the API server does
+not answer.
 """
 
 
@@ -67,7 +68,7 @@ ConfigMapKeeper = Callable[[str, str, Mapping[str, str]], Awaitable[Mapping[str,
 """Gives the data of the ConfigMap of this namespace and name.
 
 One that is missing is made with this data, where that is allowed; a dry run makes none. Raises
-`Denied` when it may not be read, `CloudError` when nobody answers.
+`Denied` when it may not be read, `CloudError` when the API server does not answer.
 """
 
 
@@ -87,8 +88,8 @@ class ProviderContext:
     restricts_annotations: bool = False
     """--restrict-service-annotations, for what is privileged only by what an annotation names."""
     on_change: Callable[[], None] | None = None
-    """To be called, in the event loop, whenever the cloud tells of itself that something about
-    machines changed: they are asked about soon, once for many calls. It is a hint that saves
+    """To be called, in the event loop, whenever the cloud notifies us that something about machines
+    changed: they are read soon, once for many calls. It is a hint that saves
     waiting: nothing may depend on it. None in a worker that asks about no machines.
     """
     read_secret: SecretReader | None = None

@@ -53,7 +53,7 @@ class Unsent(CloudError):
 class Request:
     """One request; `operation` names it in metrics and errors, `budget` is its class of calls.
 
-    `body` is JSON, or bytes of another type that `headers` tell. `url` is the server's, where there
+    `body` is JSON, or bytes of another type that `headers` name. `url` is the server's, where there
     are several. A POST that `changes_nothing`, as a login does, is a read like each GET.
     """
 
@@ -327,8 +327,8 @@ def file_stamp(file: str) -> tuple[int, int]:
 
 
 def what_broke(error: Exception, ca_keys: str) -> str:
-    """What to say of a request without an answer; `ca_keys` of the configuration say who is
-    believed.
+    """What to say of a request without an answer; `ca_keys` of the configuration name the
+    trusted certificates.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         why = f"the certificate is not trusted: {error.verify_message.rstrip('.')}"
@@ -344,7 +344,7 @@ def what_broke(error: Exception, ca_keys: str) -> str:
 
 
 def with_trust(server: Server) -> Server:
-    """A server's own certificate is believed whatever the host is called.
+    """A server's own certificate is trusted whatever the host is called.
 
     One of an authority is not: the server has to have the name of the host then.
     """

@@ -1,6 +1,6 @@
-"""When a batch of reads leaves: as late as saves a read, as early as nobody waits in vain.
+"""When a batch of reads leaves: late enough to save reads, and no read waits in vain.
 
-A batch leaves when it is full, or when nobody has joined it for its window. How long that is
+A batch leaves when it is full, or when no read has joined it for its window. How long that is
 follows from the batches before:
 
 LONE    They had one object each: `first_window`, or `lone_window` where the last one left less than

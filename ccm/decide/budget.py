@@ -9,7 +9,7 @@ from ccm.decide.rate_law import Bucket
 GRANT_TIMEOUT = 2.0  # seconds in which a granted call must begin
 GRANT_WAIT = 60.0  # seconds that a call waits for its grant; then its work is planned again
 SHARE = 10  # of so many calls, one goes to a priority that strict order would let wait
-OWNERS_KEPT = 1000  # beyond that, those are forgotten of whom no call can be waiting any more
+OWNERS_KEPT = 1000  # beyond that, those without a waiting call are forgotten
 
 
 class Priority(IntEnum):

@@ -1,10 +1,10 @@
 """How fast one class of cloud calls may go: what a token bucket learns from refusals.
 
 A declared quota is where we start, not the truth: it may be higher than the real limit, and others
-may spend from the same account. Only refusals tell, so a bucket learns from each *episode* of them
-(all answers to calls that were under way together are one):
+may spend from the same account. Only refusals show that, so a bucket learns from each *episode* of
+them (all answers to calls that were under way together are one):
 
-- The circuit opens until the cloud's `Retry-After` has passed, for everybody.
+- The circuit opens until the cloud's `Retry-After` has passed, for every worker.
 - If most calls of the run came out of the tokens of an idle bucket, the *burst* was too big: from
   now on it is a little less than what got through. Otherwise the *rate* was too high.
 - The calls that got through, divided by all the time since the last episode (open time included),
@@ -19,8 +19,8 @@ may spend from the same account. Only refusals tell, so a bucket learns from eac
 
 The curve only moves on while there is demand: an idle bucket has nothing to probe with.
 
-Some clouds say with each answer how many calls are left, whoever made the others: that many are
-had at the most, and until there are more of them they flow no faster than they would last.
+Some clouds say with each answer how many calls are left, of all clients: that many are
+made at the most, and until there are more of them they flow no faster than they would last.
 """
 
 import math
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 
 OPEN_AFTER_REFUSAL = 1.0  # seconds open after a refusal that does not say when to come back
 LONGEST_BACKOFF = 30.0  # the same after several such refusals in a row
-LONGEST_RETRY_AFTER = 3600.0  # no Retry-After is believed beyond this
+LONGEST_RETRY_AFTER = 3600.0  # a longer Retry-After is not obeyed
 SAME_ROW_WITHIN = 2.0  # seconds of demand; a refusal within them continues the row
 RUN_MEMORY = 5.0  # seconds after which an earlier part of a run weighs 1/e
 LOWEST_SHARE = 0.01  # the share of the full rate that refusals cannot take away
@@ -66,7 +66,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """The limit is believed to be around `middle`; we begin at `low`, `steep` seconds before it."""
+    """The limit is assumed to be around `middle`; we begin at `low`, `steep` seconds before it."""
 
     low: float
     middle: float
@@ -197,7 +197,7 @@ def _learn_rate(bucket: Bucket, episode: Episode) -> Bucket:
     if overall > rate / DEEPEST_CUT:
         low = min(overall, MARGIN * rate)
         high = min(math.sqrt(while_flowing * rate), max(2.0 * overall, rate / 2.0))
-    else:  # too little got through to tell
+    else:  # too little got through to conclude
         low = max(rate / DEEPEST_CUT, LOWEST_SHARE * bucket.full)
         high = max(rate / 2.0, 2.0 * low)
     middle = min(max(math.sqrt(low * high), low / MARGIN), bucket.full)

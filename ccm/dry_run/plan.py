@@ -70,7 +70,7 @@ class Plan:
     """What would change, what it would cost, and what would not work.
 
     `cloud` is as `ccm.cloud.dry_run.Changes`, `problems` are the Warnings that people would get,
-    `waiting` tells why an object is not done. `is_complete`: all controllers were idle in time.
+    `waiting` has why an object is not done. `is_complete`: all controllers were idle in time.
     """
 
     kubernetes: list[Change]

@@ -41,7 +41,7 @@ class AccessReview:
 async def review_access(
     kube: Kube, rules: Iterable[PolicyRule], user: str = ""
 ) -> Sequence[AccessReview]:
-    """Whether the service account `user`, or else whoever asks, has these permissions."""
+    """Whether the service account `user`, or else our own account, has these permissions."""
     reviews = (
         AccessReview(rule, verb, name)
         for rule in rules

@@ -176,7 +176,7 @@ class Kube:
     def lane(self) -> "Kube":
         """The same client for one more request at a time, with pauses and a rate of its own.
 
-        What is slowed down (429) or waits in a lane holds up nobody else; closing is the owner's.
+        What is slowed down (429) or waits in a lane delays no others; closing is the owner's.
         """
         lane = copy(self)
         lane._slots, lane._rate = asyncio.Semaphore(1), copy(self._rate)

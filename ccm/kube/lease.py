@@ -98,7 +98,7 @@ class LeaseClient:
         return await self._replace(self._spec(acquired, transitions), timeout)
 
     async def release(self, timeout: float) -> None:
-        """Write that nobody holds it, so that a successor need not wait for it to expire."""
+        """Write that it has no holder, so that a successor need not wait for it to expire."""
         old = mapping(self._raw.get("spec"))
         spec = self._spec(_now(), _number(old.get("leaseTransitions")))
         await self._replace(spec | {"holderIdentity": "", "leaseDurationSeconds": 1}, timeout)

@@ -50,7 +50,7 @@ class ServiceAccount:
 
 
 def accounts_of(worker: str, own: ServiceAccount | None) -> Iterator[ServiceAccount]:
-    """Whom a worker may act as, the best first.
+    """The accounts that a worker may use, the best first.
 
     `own` is our own account: it is the last one where no other has rights by itself.
     """

@@ -267,7 +267,7 @@ async def _lines(content: HttpConnection, idle_limit: float) -> AsyncIterator[by
     """Lines up to the end of the stream, or until it is idle for too long.
 
     Silence alone is no failure: a server sends no bookmarks of a kind that never changed since it
-    started. If the connection is dead, the next request either works or tells why not.
+    started. If the connection is dead, the next request either works or shows why not.
     """
     rest = b""
     while True:

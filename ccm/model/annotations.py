@@ -23,7 +23,7 @@ class ServiceAnnotations:
 
     @classmethod
     def of(cls, service: Service) -> Self:
-        """Those of a Service; ones that nobody knows have a warning already."""
+        """Those of a Service; unknown ones have a warning already."""
         found = cls(service)
         for name in sorted(service.annotations):
             if name.startswith(cls.PREFIX) and name.removeprefix(cls.PREFIX) not in cls.KNOWN:

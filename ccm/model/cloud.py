@@ -119,7 +119,7 @@ class Route:
     `node` is the name of the target's Node, empty when the target is not known; `id` is the
     provider's own name, empty before the route exists. `addresses` are those of the target, or None
     when this cloud's routes do not carry any. `is_marked` when the route itself carries this
-    cluster's mark, so that nobody else can have made it: it goes with its Node wherever it leads,
+    cluster's mark, so that nothing else can have made it: it goes with its Node wherever it leads,
     any other one only inside --cluster-cidr.
     """
 

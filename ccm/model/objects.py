@@ -1,4 +1,4 @@
-"""Kubernetes objects, read leniently, as an invalid one must stop nobody: what is in them."""
+"""Kubernetes objects, read leniently: an invalid one must not stop the others."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -246,7 +246,7 @@ NODE_IDENTITY_PATHS: tuple[FieldPath, ...] = (
     ("spec", "providerID"),
     ("status", "nodeInfo", "systemUUID"),
 )
-"""What tells the Nodes of one machine apart, which of them is the oldest, and which is on it."""
+"""What distinguishes the Nodes of one machine, which of them is the oldest, and which is on it."""
 
 
 def watched_kind(kind: str) -> str:

@@ -22,7 +22,7 @@ STOP_TIMEOUT = 10.0  # seconds from SIGTERM to SIGKILL
 
 
 def default_directory() -> str:
-    """One sandbox per user, so that a second terminal finds it without being told."""
+    """One sandbox per user, so that a second terminal finds it by itself."""
     base = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
     return os.path.join(base, f"ccm-sandbox-{os.geteuid()}")
 

@@ -41,7 +41,9 @@ class Scenario:
             await self._terminate(names[1])
             self._record("sandbox", "that was all; now it is your turn")
         except (CloudError, TimeoutError) as problem:
-            self._record("sandbox", f"the scenario ends here: {str(problem) or 'nobody reacted'}")
+            self._record(
+                "sandbox", f"the scenario ends here: {str(problem) or 'no controller reacted'}"
+            )
 
     async def _stop_and_start(self, name: str) -> None:
         cloud = self.sandbox.cloud

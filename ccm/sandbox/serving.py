@@ -1,4 +1,4 @@
-"""The two servers of a sandbox as processes: each says where it listens, and stops when told to."""
+"""The two servers of a sandbox as processes: each reports its address, and stops on request."""
 
 import asyncio
 import signal

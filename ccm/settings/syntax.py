@@ -38,7 +38,7 @@ _FEATURE_GATES = """
 """
 
 KNOWN_FEATURE_GATES = frozenset(_FEATURE_GATES.split())
-"""Upstream's, of 1.36 and newer: none changes anything here, and a start tells of any other."""
+"""Upstream's, of 1.36 and newer: none changes anything here, and a start logs any other."""
 
 
 class InvalidValue(ValueError):

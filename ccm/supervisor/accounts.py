@@ -1,4 +1,4 @@
-"""As whom each worker acts; what it may do there is reviewed before the first one starts.
+"""The account of each worker; what it may do there is reviewed before the first one starts.
 
 An account of our manifests has just its worker's rights, and comes first. In the place of an
 upstream controller there is none: then it is the account that upstream's would act as, which has
@@ -36,7 +36,7 @@ RulesByWorker = Mapping[str, Sequence[PolicyRule]]
 
 @dataclass(frozen=True, slots=True)
 class Identities:
-    """Whom workers act as, by controller, and for which cluster."""
+    """The accounts of workers, by controller, and the cluster they are for."""
 
     accounts: Mapping[str, ServiceAccount]
     cluster_uid: str = ""
@@ -83,7 +83,7 @@ def best(candidates: Iterable[AccountCandidate]) -> AccountCandidate | None:
 async def choose_accounts(
     kube: Kube, settings: Settings, rules: RulesByWorker
 ) -> tuple[Settings, dict[str, ServiceAccount]]:
-    """The settings without what no one may do here, and whom each worker acts as, if not as us.
+    """The settings without what no account may do, and the account of each worker, if not ours.
 
     Upstream's library has no volume-label controller, so its rights may be missing everywhere:
     unless `--controllers` names that one, it is left out. Raises `AccessRefused` when no account
@@ -98,7 +98,7 @@ async def choose_accounts(
     for worker, candidates in zip(rules, reviewed, strict=True):
         chosen = best(candidates)
         if chosen is None:
-            fault = nobody(settings, worker, candidates)
+            fault = missing_account(settings, worker, candidates)
             if not may_be_left_out(settings, worker):
                 raise AccessRefused(str(fault))
             log.warning("controller left out", extra={"worker": worker, "why": str(fault)})
@@ -114,7 +114,7 @@ async def choose_accounts(
     return settings, accounts
 
 
-def nobody(
+def missing_account(
     settings: Settings, worker: str, candidates: Iterable[AccountCandidate]
 ) -> ConfigurationFault:
     """The fault that none of the candidates may do any of the worker's work."""
@@ -127,7 +127,7 @@ def nobody(
 
 
 def may_be_left_out(settings: Settings, worker: str) -> bool:
-    """Whether no one asked for this worker by name, and no upstream controller has its work."""
+    """Whether no flag names this worker, and no upstream controller has its work."""
     names = controller_names(worker)
     return names == (VOLUME,) and VOLUME not in settings.controllers
 
@@ -139,7 +139,7 @@ async def _candidates(
     worker: str,
     rules: Sequence[PolicyRule],
 ) -> list[AccountCandidate]:
-    """Those whom the worker may act as, up to the first who lacks nothing."""
+    """The accounts that the worker may use, up to the first that lacks nothing."""
     if not settings.use_service_account_credentials:
         return [AccountCandidate(None, await review_access(kube, rules))]
     found: list[AccountCandidate] = []

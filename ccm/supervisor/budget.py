@@ -76,7 +76,7 @@ class Budget:
         self._grant_waiting()
 
     def slow_down(self, worker: str, message: CloudThrottled) -> None:
-        """The cloud said that we are too fast: everybody waits, from now on."""
+        """The cloud answered that we are too fast: every worker waits, from now on."""
         budget, bucket = message.budget, self._buckets.get(message.budget)
         if not bucket:
             return
@@ -97,7 +97,7 @@ class Budget:
         )
 
     def limit(self, message: CloudRemaining) -> None:
-        """The cloud said what is left for everybody; `reserve` of that is left to others."""
+        """The cloud reported what is left for all clients; `reserve` of that is left to others."""
         if not (bucket := self._buckets.get(message.budget)):
             return
         calls, now = int(message.calls * self._share), time.monotonic()
@@ -111,7 +111,7 @@ class Budget:
         self._grant_waiting()
 
     def forget(self, worker: str) -> None:
-        """The worker is gone: nobody waits for its calls any more."""
+        """The worker is gone: nothing waits for its calls any more."""
         for budget, pending in self._pending.items():
             self._pending[budget] = [request for request in pending if request.worker != worker]
 
@@ -158,7 +158,7 @@ class Budget:
             yield self._unheard_retry
 
     def _drop_expired(self, budget: str, now: float) -> list[PendingRequest]:
-        """The pending requests of a class without those that nobody waits for any more."""
+        """The pending requests of a class without those for which nothing waits any more."""
         pending = self._pending.get(budget, [])
         while pending and pending[0].since < now - self._grant_wait:
             pending.pop(0)

@@ -42,7 +42,7 @@ class SharedFreeze:
         return freeze or Freeze(value or NO_REASON, "unknown", "an unknown time")
 
     async def set(self, freeze: Freeze | None) -> None:
-        """Write it, whoever holds the Lease; raises `KubernetesError` or `Unreachable`."""
+        """Write it, on the leader or a standby; raises `KubernetesError` or `Unreachable`."""
         deadline = time.monotonic() + WRITE_TIMEOUT
         for attempt in range(1, ATTEMPTS + 1):
             try:

@@ -1,4 +1,4 @@
-"""What `/livez` and `/readyz` are told: whether the parts progress and are in place."""
+"""What `/livez` and `/readyz` report: whether the parts progress and are in place."""
 
 import time
 from collections.abc import Callable, Iterator

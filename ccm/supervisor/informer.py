@@ -224,7 +224,7 @@ class Reflector:
     """Fills the stores of one kind from one list and watch.
 
     A store is filled by a list. One that is added while a list is under way waits for its end, so
-    that nobody is held up by those who come later, and shares the next list with others.
+    that those who come later delay no one, and shares the next list with others.
     """
 
     def __init__(

@@ -219,7 +219,7 @@ class LeaderElector:
 
     def _suspend_when_due(self) -> None:
         """Stop when the permission ends, while a renewal may be under way: its success proves that
-        nobody led meanwhile."""
+        no one led meanwhile."""
         if (left := self._until - self._clock()) > 0:
             self._lapse = asyncio.get_running_loop().call_later(left, self._suspend_when_due)
             return
@@ -254,7 +254,7 @@ class LeaderElector:
         return retry if may_wait else retry / READS_PER_RETRY_PERIOD
 
     async def _try_acquire_or_renew(self) -> str:
-        # The holder writes without reading first: a conflict tells when someone wrote meanwhile.
+        # The holder writes without reading first: a conflict shows that someone wrote meanwhile.
         # After a failure that may be ourselves, with a write that was never answered.
         if not self.is_leading() or self._observed is None or self._has_failed:
             await self._observe()

@@ -40,7 +40,7 @@ class NodeLister:
         if entry is None:
             return None
         node = Node(orjson.loads(entry[1]))
-        # As long as nobody has said which IDs are the cloud's, every Node counts as foreign.
+        # Until a worker has reported which IDs are the cloud's, every Node counts as foreign.
         is_foreign = not self.provider_ids or node.is_foreign(self.provider_ids)
         return ObservedNode(node.uid, node.is_ready, is_foreign, bool(node.provider_id))
 

@@ -1,4 +1,4 @@
-"""Until when each worker may act: told to it, and whether it has stopped when it may no more."""
+"""Until when each worker may act: sent to it, with whether it has stopped when it may no more."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What systemd and the health checks are told of a supervisor as a whole: is it up, or stuck."""
+"""The state of the whole supervisor, for systemd and the health checks: is it up, or stuck."""
 
 import time
 from collections import Counter

@@ -69,7 +69,7 @@ def _leave_path_to_programs() -> None:
 def _fork(spec: WorkerSpec, connection: Any) -> int:
     """The PID of a new worker; its parent is the supervisor, which adopts it, and not this process.
 
-    Whoever ends as a child of a child belongs to the nearest ancestor that takes in orphans.
+    A process that ends as a child of a child belongs to the nearest ancestor that takes in orphans.
     """
     reading, writing = os.pipe()
     middle = os.fork()

@@ -56,7 +56,7 @@ class Process(Protocol):
 class ForkedProcess:
     """A process that a template forked and this one adopted; the PID is its own until `join`.
 
-    Without a descriptor for it (`OSError`) it is ended at once: nobody would hear of its end.
+    Without a descriptor for it (`OSError`) it is ended at once: its end would go unnoticed.
     """
 
     def __init__(self, pid: int) -> None:
@@ -95,7 +95,7 @@ class ForkedProcess:
 async def reap_orphans() -> None:
     """Wait for adopted processes that ended, such as what a credential plugin left behind.
 
-    Whom we started ourselves is waited for at once, elsewhere: what has ended for a while is not.
+    Children that we started are waited for at once, elsewhere; these ended a while ago.
     """
     before = set[int]()
     while True:

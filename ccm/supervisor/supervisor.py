@@ -274,7 +274,7 @@ class Supervisor:
             await server.close()
 
     async def _check_directory(self) -> None:
-        """Return when the runtime directory is deleted: nobody could reach us or our workers."""
+        """Return when the runtime directory is deleted: nothing could reach us or our workers."""
         while self._paths.are_held():  # noqa: ASYNC110 - the file system does not call
             await asyncio.sleep(DIRECTORY_INTERVAL)
         log.error("runtime directory deleted", extra={"path": self._paths.directory})

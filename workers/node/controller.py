@@ -54,7 +54,7 @@ from workers.store import DUPLICATE, duplicate_message
 log = logging.getLogger(__name__)
 
 COMPONENT = "cloud-node-controller"
-UNREPORTED_FAILURES = 2  # failed reads about a node of which no Event tells
+UNREPORTED_FAILURES = 2  # failed reads about a node without an Event
 FORMER_MACHINE = (
     "The cloud still reports {} for this name, the machine of an earlier Node {} that is gone:"
     " tried again until the cloud reports another one"

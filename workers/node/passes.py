@@ -238,13 +238,13 @@ class RefreshPass:
         try:
             return any(plan_update(node, instance, self._context.settings.prefer_beta_labels))
         except CannotPlan:
-            return True  # a reconcile tells people
+            return True  # a reconcile records the Event
 
 
 async def nodes_where(
     store: Store, names: Collection[str], is_wanted: Callable[[Node], bool]
 ) -> list[Node]:
-    """The nodes of these names for which the condition holds, in order; holds up nobody."""
+    """The nodes of these names for which the condition holds, in order; lets other tasks run."""
     found: list[Node] = []
     for number, name in enumerate(sorted(names)):
         if number % NODES_AT_ONCE == NODES_AT_ONCE - 1:

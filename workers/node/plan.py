@@ -301,7 +301,7 @@ def patch_for(node: Node, action: Action, version: int = 0) -> Patch:
 
 
 def written(seen: Json, action: Action, metadata: Json) -> Json:
-    """What `seen` is after `action`, when nobody else wrote; `metadata` is all of that then."""
+    """What `seen` is after `action`, when nothing else wrote; `metadata` is all of that then."""
     spec, status = dict(seen.get("spec") or {}), dict(seen.get("status") or {})
     match action:
         case SetAddresses(addresses):

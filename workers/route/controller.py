@@ -111,7 +111,7 @@ class RouteController:
         """The Node, and those that claimed or now claim a part of its networks, too.
 
         Nothing when it is what we know already: that is the echo of our own write. When it is gone,
-        or another one under the same name, only a list tells what routes there are and where they
+        or another one under the same name, only a list shows what routes there are and where they
         lead: one may have been made without an answer, and the machine may be another one.
         """
         pod_cidrs = self._state.pod_cidrs
@@ -229,7 +229,7 @@ class RouteController:
                 yield f"{ORPHAN}{network}"
 
     async def _reconcile_node(self, cidrs: PodCidrs) -> Result:
-        """Give a Node its routes and its condition; tell people why it cannot be."""
+        """Give a Node its routes and its condition; record an Event when that fails."""
         node = cidrs.node
         if node.is_foreign(self._state.provider_ids):
             return Result(f"left alone: {node.provider_id} is not ours")
@@ -255,7 +255,7 @@ class RouteController:
         return self._conclude(self._state.pod_cidrs.get(node.name) or cidrs, failures)
 
     def _conclude(self, cidrs: PodCidrs, failures: Failures) -> Result:
-        """Tell people what this Node lacks, and raise what went wrong."""
+        """Record what this Node lacks, and raise what went wrong."""
         causes = problems(cidrs, self._state, failures)
         for cidr, cause in causes.items():
             self._record(cidrs.node, cidr, cause)

@@ -1,4 +1,4 @@
-"""When the cloud's routes are listed again, for whom, and whether it is complete."""
+"""When the cloud's routes are listed again, for which Nodes, and whether a list is complete."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from workers.timings import Timings
 
 
 class Listing:
-    """One list for everybody who waits for one; `schedule` runs the full pass in some seconds.
+    """One list for all that wait for one; `schedule` runs the full pass in some seconds.
 
     A route is only deleted on the strength of a list that began after the last change of the Nodes
     involved: only then does it say which machine is whose.

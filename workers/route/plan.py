@@ -74,7 +74,7 @@ def plan(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Act
     """Yield what gives a Node its routes and its condition; a network is freed before it moves.
 
     `failures` are networks whose change failed just now: nothing more is planned for them, and the
-    condition tells. The condition comes after the routes; only before the last route of a Node
+    condition shows it. The condition comes after the routes; only before the last route of a Node
     without pod networks goes, the condition comes first. A network that another Node has by right
     is not routed here. A crash between two actions is safe: planning again from what is there then
     yields the remaining ones.
@@ -109,7 +109,7 @@ def _route(cidrs: PodCidrs, network: Network, state: RouteState) -> Iterator[Act
 def _stale(cidrs: PodCidrs, kept: Collection[Network], state: RouteState) -> Iterator[Action]:
     """Take away the routes to a Node that does not have their networks, or not by right.
 
-    What nobody can read may be the claim to any other network.
+    An unreadable one may be the claim to any other network.
     """
     for known in state.table.to(cidrs.node.name):
         is_unclear = bool(cidrs.unreadable) and known.network not in cidrs.networks
@@ -120,7 +120,7 @@ def _stale(cidrs: PodCidrs, kept: Collection[Network], state: RouteState) -> Ite
 def is_right(route: Route, node: Node) -> bool:
     """Whether a route to a network of `node` is as it should be.
 
-    Addresses count only where the cloud tells them and the Node has some.
+    Addresses count only where the cloud reports them and the Node has some.
     """
     if route.is_blackhole or route.node != node.name:
         return False
@@ -156,7 +156,7 @@ def problems(cidrs: PodCidrs, state: RouteState, failures: Failures) -> dict[str
 def condition(node: Node, is_created: bool, causes: Sequence[str]) -> Iterator[SetCondition]:
     """Yield the condition unless the Node has it: same status and reason.
 
-    A message is compared only where it names causes, so that it does not tell of an old one.
+    A message is compared only where it names causes, so that it does not name an old one.
     """
     seen = condition_of(node)
     status, reason = ("False", CREATED) if is_created else ("True", NOT_CREATED)

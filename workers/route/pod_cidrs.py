@@ -137,7 +137,7 @@ class PodCidrIndex:
         """The other Nodes that have `network` or a part of it by right; empty when this one does.
 
         A pod CIDR wider than most Nodes' loses, else that of the newer Node: a kubelet that writes
-        any other network into its Node takes nothing away and holds up nobody.
+        any other network into its Node takes nothing away and delays no other.
         """
         others = self.overlapping(cidrs, network)
         usual = self.usual_lengths().get(network.version, 0) if others else 0

@@ -82,7 +82,7 @@ class Steps:
                 self._listing.ask(key)
                 return False
             async with self._locks.setdefault(action.network, asyncio.Lock()):
-                if action == next(planned(), None):  # nobody else did it meanwhile
+                if action == next(planned(), None):  # nothing else did it meanwhile
                     await self._change(key, action, failures)
                     done.add(action)
         return True

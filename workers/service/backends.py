@@ -20,7 +20,7 @@ whether it is off, if that counts."""
 
 @dataclass(frozen=True, slots=True)
 class Backends:
-    """A set of Nodes, by name; two are equal when a balancer could not tell them apart."""
+    """A set of Nodes, by name; two are equal when a load balancer could not distinguish them."""
 
     names: tuple[str, ...] = field(compare=False)
     identities: frozenset[BackendIdentity]
@@ -48,8 +48,8 @@ class BackendSet:
     """The backends of one cloud, kept Node by Node; `why_not` says what speaks against a Node.
 
     `read` finds a Node, for the cloud: it is kept from then on, which thousands of Nodes are not
-    where nobody has a balancer. With `minds_power` a Node that is shut down is another backend than
-    before.
+    where no Service has a load balancer. With `minds_power` a Node that is shut down is another
+    backend than before.
     """
 
     def __init__(

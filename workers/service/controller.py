@@ -125,7 +125,7 @@ class ServiceController:
         self._is_mass_deletion = False
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
-        """A Service's own key; none for a Node, because `run` enqueues whom its change concerns.
+        """A Service's own key; none for a Node, because `run` enqueues the Services it concerns.
 
         The informer also brings back our own writes. Such an echo is no change: it must not cut
         short the wait after a failure. A reconcile in flight looks for changes itself.

@@ -17,7 +17,7 @@ from workers.service.backends import Backends
 from workers.service.state import LastApplied, ServiceState
 from workers.timings import Timings
 
-MASS_DELETION_SHARE = 0.3  # of the Services with balancers; more at once are not believed
+MASS_DELETION_SHARE = 0.3  # of the Services with balancers; more at once are not trusted
 
 SPEC_FIELDS = (
     "type",
@@ -141,7 +141,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Tell people why the Service does not get what it asks for, and wait for a change."""
+    """Record why the Service does not get what it asks for, and wait for a change."""
 
     service: Service
     why: str
@@ -212,7 +212,7 @@ def why_unsupported(service: Service, capabilities: Capabilities) -> str:
 
 
 def mass_deletion_reason(missing: int, known: int) -> str:
-    """Why nothing is concluded from so many missing Services; empty when they are believed."""
+    """Why nothing is concluded from so many missing Services; empty when they are trusted."""
     if missing <= 1 or missing <= MASS_DELETION_SHARE * known:
         return ""
     return (

@@ -52,7 +52,7 @@ class ServiceState:
     owner: Service | None = None  # as last seen, if it may have a balancer
     last_applied: LastApplied | None = None
     refusal: Refusal | None = None
-    warnings: tuple[str, ...] = ()  # of the balancer, as people were last told
+    warnings: tuple[str, ...] = ()  # of the load balancer, as the last Event had them
     is_deleted: bool = False  # the owner's balancer was deleted
     is_owner_gone: bool = False  # the API server itself says that the owner does not exist
     held_since: float | None = None  # since when its first balancer waits for Nodes

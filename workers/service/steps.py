@@ -197,7 +197,7 @@ class ServiceSteps:
                     owner=service.namespace,
                 )
                 is_ours = True
-        except Refused as error:  # no balancer, or no room: what is planned next is told
+        except Refused as error:  # no load balancer, or no room: what is planned next is reported
             log.debug("new backends refused", extra={"key": service.key, "why": str(error)})
             refused = LastApplied(None, backends, now, is_refused=True)
             return replace(state, owner=owner, last_applied=refused)

@@ -1,1 +1,1 @@
-"""The volume-label controller: tell the scheduler in which zones the cloud's volumes are."""
+"""The volume-label controller: label the cloud's volumes with their zones, for the scheduler."""

@@ -65,7 +65,7 @@ class SetLabels:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Write nothing and tell people why, with the remedy. `may_pass`: the cloud may yet know."""
+    """Write nothing and record why, with the remedy. `may_pass`: the cloud may yet know."""
 
     reason: str
     message: str

@@ -89,11 +89,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class ObservedBalancer:
-    """One balancer as it is in the cloud, whoever owns it.
+    """One load balancer as it is in the cloud, of any owner.
 
     `listeners` are (protocol, port, node port), where a node port is 0 if the cloud keeps it with
     the backends and there are none; `backends` provider IDs; `source_ranges` networks,
-    empty when everybody may come; `health_check` is None when it is the cloud's own default.
+    empty when every source is permitted; `health_check` is None when it is the cloud's own default.
     """
 
     name: str
@@ -107,7 +107,7 @@ class ObservedBalancer:
 
 @dataclass(frozen=True, slots=True)
 class ObservedRoute:
-    """One route as it is in the cloud, whoever owns it."""
+    """One route as it is in the cloud, of any owner."""
 
     cidr: str
     provider_id: str

@@ -38,7 +38,7 @@ from ccm.redaction import TEXT_LIMIT
 T = TypeVar("T")
 
 SILENCE = 0.3
-"""Seconds after which the gate gives up a call that the adapter lets nobody answer."""
+"""Seconds after which the gate gives up a call that the adapter leaves without an answer."""
 OVERLAP_DELAY = 0.002
 """Seconds before each call that let calls under way together overlap."""
 

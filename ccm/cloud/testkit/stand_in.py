@@ -1,4 +1,4 @@
-"""A stand-in for a cloud that speaks JSON over HTTP: it counts requests, and fails as told."""
+"""A stand-in for a cloud that speaks JSON over HTTP: it counts requests, and fails on request."""
 
 import json
 import threading

@@ -34,7 +34,7 @@ async def calls_of(harness: Harness, nodes: list[Node], times: int) -> int:
 
 
 async def test_refused_credentials_are_shown_again_when_they_changed(harness: Harness) -> None:
-    """Else they are not: a cloud may lock the account, for everybody who uses it."""
+    """Else they are not: a cloud may lock the account, for all who use it."""
     nodes = [node_of(machine) for machine in await harness.machines(1)]
     assert await is_answered(harness, nodes)
     await invoke(harness.adapter.refuse_credentials)

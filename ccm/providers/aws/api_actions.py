@@ -35,7 +35,7 @@ https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html
 
 Elastic Load Balancing has 10 a second and 40 at once for all calls of one version of its API
 together, reads and writes, so they are one class here: priorities say who goes first, and no token
-lies idle in a class that nobody asks. Inside of that AWS has 4 and 20 for registering targets; as
+lies idle in an unused class. Inside of that AWS has 4 and 20 for registering targets; as
 each of these calls follows four reads or more, they stay below it by themselves.
 https://docs.aws.amazon.com/elasticloadbalancing/latest/userguide/elb-api-throttling.html
 """

@@ -230,7 +230,7 @@ class AwsApi:
         return found[0] if found else None
 
     def find_balancer(self, call: str, member: str, key: str, name: str) -> Json | None:
-        """The record of the load balancer with this name, whoever owns it.
+        """The record of the load balancer with this name, of any owner.
 
         In most accounts one page has them all; a listing of it costs as much as a read of one name,
         and is shared by all who ask. Where it is large, they are read by name, the parameter `key`:

@@ -12,7 +12,7 @@ ALL_PROTOCOLS = "-1"
 
 @dataclass(frozen=True, slots=True)
 class IngressRule:
-    """One permission to come in. AWS tells rules apart by everything but the description."""
+    """One permission to come in. AWS distinguishes rules by everything but the description."""
 
     protocol: str
     first: int  # port, or type of ICMP
@@ -76,7 +76,7 @@ def plan_ingress(
 ) -> Iterator[IngressChange]:
     """Yield what adds the desired rules and removes those of `ours` that are not desired.
 
-    What is missing comes first: nobody who may come in is kept out meanwhile.
+    What is missing comes first: no permitted source is kept out meanwhile.
     """
     want = set(desired)
     if missing := want - group.rules:

@@ -1,4 +1,4 @@
-"""Where instances are in AWS's network: labels for those whose types tell it, and no error ever."""
+"""Where instances are in AWS's network: labels for the types that report it, and never an error."""
 
 import logging
 import re
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 LAYER_LABEL = "topology.k8s.aws/network-node-layer-"
 DEFAULT_TYPES = r"^((hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?|g[0-9]+e)\."
-"""The types that AWS tells it of; `UnsupportedOperation` is what it says in other regions.
+"""The types for which AWS reports it; `UnsupportedOperation` is what it says in other regions.
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-topology-prerequisites.html
 """
 MAX_INSTANCES_PER_CALL = 100

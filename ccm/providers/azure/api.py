@@ -213,7 +213,7 @@ class AzureApi(JsonApi):
     # Tokens
 
     async def _known_endpoints(self) -> Endpoints:
-        """Those of the cloud, which a Resource Manager of one's own tells."""
+        """Those of the cloud, as a Resource Manager of one's own reports them."""
         async with self._looking:
             if self._endpoints is None:
                 url = self._config.resource_manager_endpoint
@@ -319,7 +319,7 @@ def failure(operation: str, status: str, error: Mapping[str, Any]) -> CloudError
 
 
 def read_endpoints(answer: Any, config: AzureConfig) -> Endpoints:
-    """The cloud's own, of all that a Resource Manager tells of."""
+    """The cloud's own, of all that a Resource Manager reports."""
     for one in objects(answer):
         if not config.cloud or text(one.get("name")).lower() == config.cloud.lower():
             known = mapping(one.get("authentication"))

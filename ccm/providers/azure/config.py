@@ -1,4 +1,4 @@
-"""The azure.json of upstream's controller, JSON or YAML; all faults are told at once."""
+"""The azure.json of upstream's controller, JSON or YAML; all faults are reported at once."""
 
 import logging
 import os
@@ -256,7 +256,7 @@ def _check(config: AzureConfig, faults: Faults) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a cloud's Resource Manager is, where tokens are given, and for whom."""
+    """Where a cloud's Resource Manager is, where tokens are given, and their audience."""
 
     resource_manager: str
     login: str

@@ -1,6 +1,6 @@
 """A resource that several change, such as a route table: changes that wait are written together.
 
-Resource Manager takes a resource whole: what others have in it is kept, and its ETag tells when
+Resource Manager takes a resource whole: what others have in it is kept, and its ETag shows when
 they changed it meanwhile. A second write while one goes on is refused.
 """
 
@@ -61,7 +61,7 @@ class SharedResource:
     async def change(self, edit: Edit, known: Json | None = None) -> Json | None:
         """The resource after `edit`, and after those of other callers that waited as well.
 
-        `known` is the resource as the caller has read it, whose ETag tells whether it is old.
+        `known` is the resource as the caller has read it, whose ETag shows whether it is old.
         Writes nothing when nothing changes. None when there is none, or no longer.
         """
         own = _Waiting(edit, known)

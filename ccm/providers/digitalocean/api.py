@@ -1,6 +1,6 @@
 """The way to DigitalOcean's API: one HTTP request at a time through the gate.
 
-Every answer says how many calls the token has left, with everybody else who uses it: the budget
+Every answer says how many calls the token has left, with all others that use it: the budget
 goes by that.
 """
 
@@ -73,7 +73,7 @@ class DigitalOceanApi(JsonApi):
         """All pages, which end where there is no next one.
 
         Something that goes meanwhile moves the rest, and one may fall between two pages: the total
-        tells.
+        shows it.
         """
         found, seen, totals, numbers = Listed(), 0, set[object](), count(2)
 

@@ -1,6 +1,6 @@
 """The configuration: upstream's environment, and a --cloud-config file, which counts first.
 
-All faults of both are told at once.
+All faults of both are reported at once.
 """
 
 from collections.abc import Mapping

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Firewalls:
-    """The one of the configuration; whoever is called so is ours."""
+    """The one of the configuration; any of this name is ours."""
 
     def __init__(self, api: DigitalOceanApi, section: FirewallSection, cluster: Cluster) -> None:
         self._api, self._section, self._cluster = api, section, cluster

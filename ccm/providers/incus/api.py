@@ -31,7 +31,7 @@ IDLE_TIMEOUT = 10.0  # seconds; Incus closes idle connections after 30
 EVENTS_HEARTBEAT = 30.0  # seconds between pings to a stream of events
 RACE_RETRY = 1.0  # seconds until what is at work or was changed meanwhile is read again
 
-# Incus says 500 to almost everything, so the text tells.
+# Incus answers 500 to almost everything, so the text decides.
 DENIED = ("not have permission", "not authorized", "Certificate is restricted")
 TAKEN = ("overlaps with", "already exists", "already defined")
 AT_WORK = ("Couldn't find a logical switch port", "isn't ready yet")
@@ -133,7 +133,7 @@ class IncusApi(JsonApi):
         return await self.request(Request(operation, budget, method, target, body, headers))
 
     async def _certificate(self) -> list[tuple[int, int]]:
-        """What tells one that is exchanged: TLS shows it, as the files have it then."""
+        """Changes when a certificate is exchanged, which TLS then reads from the files."""
         with suppress(OSError):
             return [file_stamp(file) for file in (self._server.cert_file, self._server.key_file)]
         return []  # those that were read before go on
@@ -142,7 +142,7 @@ class IncusApi(JsonApi):
         return {}
 
     async def attempt(self, request: Request) -> tuple[Any, HttpResponse]:
-        """To whom it does not trust, Incus says the same as to those who may not do this."""
+        """Incus answers untrusted clients as it does those without permission."""
         try:
             return await super().attempt(request)
         except Denied as denied:

@@ -65,5 +65,5 @@ class Cluster:
         return uid == self.uid if uid and self.uid else config.get(CLUSTER) == self.name
 
     def owns(self, config: Mapping[str, str]) -> bool:
-        """Whether it is certainly ours: by UID, and by name where nobody knows of any."""
+        """Whether it is certainly ours: by UID, and by name where no UID is known."""
         return config.get(CLUSTER_UID, "") == self.uid and self.may_own(config)

@@ -23,7 +23,7 @@ from ccm.providers.incus.api import IncusApi
 STOPPED, ERROR = 102, 112
 NODE_KEY = "user.kubernetes-node"
 """In an instance's configuration: the name of its Node, when that is not the instance's."""
-MAX_ADDRESSES = 100  # of one interface; whoever is root in the instance can make any number
+MAX_ADDRESSES = 100  # of one interface; root in the instance can make any number
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,7 @@ def check_tls(known: GlobalSection, faults: Faults) -> None:
 
 
 def _warn(config: OpenStackConfig) -> None:
-    """Log what upstream takes or ignores, and Octavia or nobody does."""
+    """Log what upstream accepts or ignores, and Octavia or nothing here uses."""
     balancers = config.balancers
     if balancers.monitor_timeout >= balancers.monitor_delay:
         log.warning("monitor-timeout is not less than monitor-delay")

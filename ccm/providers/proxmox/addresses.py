@@ -1,4 +1,4 @@
-"""The addresses of a Node: the kubelet's own, and those that the guest agent tells."""
+"""The addresses of a Node: the kubelet's own, and those that the guest agent reports."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ _Key = tuple[int, str]  # VMID and UUID: a number is given again
 
 AGENT_WAIT = 2.0  # seconds for which a batch of Nodes waits for agents that answered before
 AGENT_TTL = 60.0  # seconds until one is asked again
-MAX_ADDRESSES = 100  # of one machine; whoever is root in the guest can make any number
+MAX_ADDRESSES = 100  # of one machine; root in the guest can make any number
 NO_AGENT = ("is not running", "No QEMU guest agent configured")
 
 
@@ -27,7 +27,7 @@ def addresses_of(
 ) -> tuple[NodeAddress, ...]:
     """The kubelet's, then the agent's; none, which leaves a Node those that it has.
 
-    `told` is None while the agent was asked and has not answered yet.
+    `reported` is None while the agent was asked and has not answered yet.
     """
     own = [one for one in map(_address, (node.provided_node_ip or "").split(",")) if one]
     if reported is None and node.addresses:
@@ -93,7 +93,7 @@ class GuestAgents:
     def reported(
         self, machine: ListedMachine, identity: Identity | None
     ) -> Sequence[Address] | None:
-        """What the agent says; None when nobody knows yet."""
+        """What the agent reports; None when that is unknown yet."""
         if not self.is_asked:
             return ()
         known = identity and self._reported.get((machine.vmid, identity.uuid))

@@ -1,4 +1,4 @@
-"""The --cloud-config file, as Proxmox' other controller has it; all faults are told at once."""
+"""The --cloud-config file, as Proxmox' other controller has it; all faults are reported at once."""
 
 import re
 from dataclasses import dataclass, fields

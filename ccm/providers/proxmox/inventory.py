@@ -108,7 +108,7 @@ class Inventory:
         """A VMID may be given to another machine, which then starts again."""
         before, identity = self._known.get(machine.vmid, (machine, None))
         is_on = machine.uptime >= before.uptime and machine.status == before.status
-        is_silent = machine.status not in (RUNNING, STOPPED)  # nobody starts it there
+        is_silent = machine.status not in (RUNNING, STOPPED)  # it is started elsewhere
         is_same = machine.name == before.name and (is_on or is_silent)
         return identity if is_same else None
 

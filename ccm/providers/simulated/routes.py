@@ -77,7 +77,7 @@ class SimulatedRoutes:
             if is_ours and is_same:
                 return
         cluster = cluster_of(found[0])
-        owner = f"cluster {cluster!r}" if cluster else "nobody's mark"
+        owner = f"cluster {cluster!r}" if cluster else "no mark"
         raise Refused(
             f"{taken}; it leads to machine {found[0]['machine_id']} and carries {owner}"
         ) from taken

@@ -18,8 +18,8 @@ from ccm.providers.vsphere.inventory import Nic
 Address = IPv4Address | IPv6Address
 
 NO_CARD = -1  # the `device` of what is no card of the machine: bridges of CNIs, tunnels
-MAX_ADDRESSES = 256  # of one machine; whoever is root in the guest can make any number
-MAX_METADATA = 16 << 10  # bytes; whoever is root in the guest can write any
+MAX_ADDRESSES = 256  # of one machine; root in the guest can make any number
+MAX_METADATA = 16 << 10  # bytes; root in the guest can write any
 MAX_BRACKETS = 200  # in it
 MAX_REMEMBERED = 4096  # machines whose metadata is not read again while it is the same
 
@@ -33,7 +33,7 @@ class GuestAddress:
 
 
 class NoAddress(Exception):
-    """The machine tells none that its Node may have; the text says why."""
+    """The machine reports none that its Node may have; the text says why."""
 
 
 def addresses_of(

@@ -1,4 +1,4 @@
-"""The --cloud-config file of upstream's controller, YAML or INI; all faults are told at once."""
+"""Upstream's --cloud-config file, YAML or INI; all faults are reported at once."""
 
 import codecs
 import re

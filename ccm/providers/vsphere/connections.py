@@ -18,7 +18,7 @@ class Connections:
     """The connections to one vCenter, whose certificate is always verified.
 
     With a thumbprint, the certificate that has it is fetched first, and is then the only one that
-    is believed: on the connection on which it is fetched nothing is sent.
+    is trusted: on the connection on which it is fetched nothing is sent.
     """
 
     def __init__(self, vcenter: VCenter) -> None:

@@ -177,7 +177,7 @@ def machine_parents(machine: Machine) -> tuple[str, str, str]:
 
 
 class InventoryReader:
-    """Reads one vCenter. UUIDs are remembered, as a host that lost its storage tells none."""
+    """Reads one vCenter. UUIDs are remembered, as a host that lost its storage reports none."""
 
     def __init__(self, api: VCenterApi) -> None:
         self.api, self.name = api, api.name

@@ -11,7 +11,7 @@ from ccm.model.objects import mapping, objects, text
 from ccm.providers.vsphere.inventory import Place
 from ccm.providers.vsphere.vcenter import VCenterApi
 
-NAME_TTL = 600.0  # seconds for which the names of tags and categories are believed
+NAME_TTL = 600.0  # seconds for which the names of tags and categories are cached
 MAX_OBJECTS = 2000  # in one request
 ASSOCIATION = "/tagging/tag-association?~action=list-attached-tags-on-objects"
 

@@ -105,7 +105,7 @@ class CloudServer:
             call = self.counters.arrive(operation.name, operation.budget, caller, agent)
             response = await self._respond(operation, request)
             if response is None:
-                return web.Response(status=500)  # nobody is there to read it
+                return web.Response(status=500)  # the client has left
             self.counters.answer(call, response.status)
             return response
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 TOKEN = "token-of-a-simulated-cloud"
-"""The bearer token that the cloud takes until it is told another one."""
+"""The bearer token that the cloud accepts until it is given another one."""
 
 
 class CallKey(NamedTuple):

@@ -111,7 +111,7 @@ class MachineTable:
 
 
 def _default_addresses(number: int, name: str) -> tuple[Address, ...]:
-    """What a new machine gets when nobody says: an address in 10.0.0.0/8 and its name."""
+    """What a new machine gets by default: an address in 10.0.0.0/8 and its name."""
     high, middle, low = number >> 16 & 255, number >> 8 & 255, number & 255
     return (Address("InternalIP", f"10.{high}.{middle}.{low}"), Address("Hostname", name))
 

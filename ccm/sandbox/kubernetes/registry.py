@@ -59,7 +59,7 @@ class Registry:
         return self._update(info, current, strip_empty(patch(current.obj)))
 
     def delete(self, info: RequestInfo, delete_options: Object) -> tuple[StoredObject, bool]:
-        """Remove an object, or mark it when finalizers hold it; tell whether it is gone."""
+        """Remove an object, or mark it when finalizers hold it; return whether it is gone."""
         kind, current = info.kind, get_object(self._storage, info)
         if kind == NAMESPACE:
             raise errors.forbidden(kind, info.name, "the sandbox deletes no namespaces")

@@ -80,7 +80,7 @@ class WatchStream:
             now = time.monotonic()
             if now >= bookmark_at:
                 bookmark_at = next(bookmark_times)
-                # As the real server does: no bookmark that tells the client nothing new.
+                # As the real server does: no bookmark without news for the client.
                 if self._storage.revision > known:
                     yield bookmark(self._info.kind, self._storage.revision)
             if now >= deadline:
@@ -119,7 +119,7 @@ def expired_line(message: str) -> bytes:
 def bookmark(
     kind: ResourceKind, revision: int, annotations: Mapping[str, str] | None = None
 ) -> bytes:
-    """Return the event that tells a watch how far it has come."""
+    """Return the event that shows a watch how far it has come."""
     meta = {"resourceVersion": str(revision), "annotations": annotations or {}}
     body = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": meta}
     return event_line(b"BOOKMARK", orjson.dumps(body))

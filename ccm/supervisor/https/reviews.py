@@ -102,6 +102,6 @@ class ReviewCache(Generic[T]):
 
 
 def _retrieve_exception(task: "asyncio.Task[Any]") -> None:
-    """Else asyncio logs a failure that nobody waits for any more."""
+    """Else asyncio logs a failure for which nothing waits any more."""
     if not task.cancelled():
         task.exception()

@@ -180,8 +180,8 @@ def to_close(held: Mapping[T, str], limit: int) -> T | None:
     """The connection that makes room for one more; None while there is room.
 
     `held` has the clients' addresses, the oldest connection first. It is the oldest one of the
-    address that holds most of them, and of this host's own only when there are no others: nobody
-    loses a connection to strangers.
+    address that holds most of them, and of this host's own only when there are no others: no
+    client loses a connection to unknown ones.
     """
     if len(held) < limit:
         return None

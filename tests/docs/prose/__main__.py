@@ -2,14 +2,17 @@
 
 The texts of the code are the help of every command and flag, the docstrings of the provider
 interface, and each other string of three words or more: errors, Events, logs, the status page. Each
-stands in a copy of its file, on its line, so that Vale names the place.
+stands in a copy of its file, on its line, so that Vale names the place. What only those read who
+change the code, docstrings and comments, has fewer rules (`styles/Code`).
 """
 
 import ast
+import io
 import re
 import subprocess
 import sys
 import tempfile
+import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -60,18 +63,28 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, " ".join(text.split()).rstrip(".:") + "."
 
 
+def comments(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each line of a docstring, and of each comment."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+        elif token.type == tokenize.STRING and token.string.startswith('"""'):
+            yield from enumerate(token.string.strip('"').splitlines(), token.start[0])
+
+
 def write_texts(folder: Path) -> None:
     """Write the texts of the code below `folder`, each file beside where it is in the tree."""
     for path in sorted(path for part in CODE for path in (ROOT / part).rglob("*.py")):
-        lines = dict[int, str]()
-        for number, text in texts(path.read_text()):
-            lines[number] = f"{lines[number]} {text}" if number in lines else text
-        if lines:
-            target = folder / path.relative_to(ROOT).with_suffix(".txt")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(
-                "".join(f"{lines.get(number, '')}\n" for number in range(1, max(lines) + 1))
-            )
+        for suffix, found in ((".txt", texts), (".comments", comments)):
+            lines = dict[int, str]()
+            for number, text in found(path.read_text()):
+                lines[number] = f"{lines[number]} {text}" if number in lines else text
+            if lines:
+                target = folder / path.relative_to(ROOT).with_suffix(suffix)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(
+                    "".join(f"{lines.get(number, '')}\n" for number in range(1, max(lines) + 1))
+                )
     contexts = [click.Context(program), *all_commands(program, click.Context(program))]
     helps = [f"{ctx.command.help or ''}\n\n" for ctx in contexts]
     (folder / "help.txt").write_text("".join(helps))

@@ -1,7 +1,7 @@
 """Whether an NLB is of IPv4 or of both IP families: what a Service asks for, and what can be.
 
 An NLB has one target group a listener, of one family. Clients of the other come with an address of
-the load balancer's own, so that nothing behind it tells them apart.
+the load balancer's own, so that nothing behind it can distinguish them.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def with_address_type(
 
 
 def client_ranges(ranges: Sequence[str], address_type: str) -> tuple[str, ...]:
-    """The source ranges as they are, but that everybody are those with IPv6, too."""
+    """The source ranges as they are; all addresses of IPv4 include those of IPv6."""
     has_all = address_type == DUALSTACK and is_open(ranges)
     return tuple(dict.fromkeys([*ranges, EVERYBODY_IPV6] if has_all else ranges))
 

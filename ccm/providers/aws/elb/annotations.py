@@ -68,7 +68,7 @@ NUMBER = re.compile(rf"[+-]?[0-9]{{1,{MOST_DIGITS}}}")
 class Annotations:
     """Those of one Service. Every reader raises `Refused` for a value that it cannot honour.
 
-    `ignored` has why for each that has no effect; whoever finds one out adds it. `notes` has
+    `ignored` has why for each that has no effect; the code that finds one adds it. `notes` has
     sentences about other parts of the Service.
     """
 

@@ -120,7 +120,7 @@ class ClassicElbs:
         return True
 
     def delete(self, service: Service) -> None:
-        """As `ElbType`; nodes are closed first, as only the load balancer tells for which group."""
+        """As `ElbType`; nodes are closed first, as only the load balancer shows for which group."""
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag)
         groups = self._elb.security_groups()
@@ -151,7 +151,7 @@ class ClassicElbs:
         return self._api.list_pages(*_FIND, PageSize=MAX_LISTED)
 
     def _find(self, name: str) -> Json | None:
-        """The record of the load balancer with this name, whoever owns it."""
+        """The record of the load balancer with this name, of any owner."""
         return self._api.find_balancer(*_FIND, "LoadBalancerNames", name)
 
     def _describe(

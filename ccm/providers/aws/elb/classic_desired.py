@@ -192,7 +192,7 @@ def plan_node_ingress(
     """What one load balancer needs changed; rules for its own group and those in `unused` may go.
 
     A group that was given by annotation may be another load balancer's as well, and AWS has one
-    rule for both: `unused` has it once nobody else uses it. Only rules with our description go.
+    rule for both: `unused` has it once nothing else uses it. Only rules with our description go.
     """
     surplus = {
         rule

@@ -61,7 +61,7 @@ class ElbExecutor:
     def execute(self, calls: Iterable[ApiCall]) -> None:
         """Make the calls; `RetryAfter` when something appeared or went away meanwhile.
 
-        What is refused after something was denied is told as the denial, which it may come from.
+        What is refused after a denial is reported as the denial, which may have caused it.
         """
         for call in calls:
             try:

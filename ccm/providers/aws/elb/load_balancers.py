@@ -175,7 +175,7 @@ class NodeIngress:
     """The rules of one load balancer in nodes' groups, opened before it works and closed after.
 
     `plan` yields what one group needs changed. What fails stands in the way of nothing else: a
-    full group does not keep nodes in a load balancer or out of it. `check` tells it in the end.
+    full group does not keep nodes in a load balancer or out of it. `check` reports it in the end.
     """
 
     def __init__(

@@ -283,7 +283,7 @@ class Nlbs:
 def _note_left_out(
     request: LoadBalancerRequest, backends: Sequence[BackendInstance], targets: frozenset[str]
 ) -> None:
-    """Tell which instances are no targets of IPv6; `Refused` when that is all of them."""
+    """Return which instances are no targets of IPv6; `Refused` when that is all of them."""
     if request.target_family == IPV4:
         return
     lacking = [one.id for one in backends if not one.has_primary_ipv6 and one.id not in targets]
@@ -296,7 +296,7 @@ def _note_left_out(
 
 
 def ranges_if_valid(service: Service) -> tuple[str, ...]:
-    """Who may come in; nobody new while the Service says it in a way that is refused."""
+    """The permitted sources; no new ones while the Service has them in a form that is refused."""
     try:
         return tuple(map(str, service.source_ranges()))
     except Refused:

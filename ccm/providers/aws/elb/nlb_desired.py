@@ -92,7 +92,7 @@ class Nlb:
 class ObservedNlb:
     """All there is of one Service; `arn` and `hostname` are of the load balancer.
 
-    `strangers` are names of target groups that could be the Service's, but are not.
+    `foreign_groups` are names of target groups that could be the Service's, but are not.
     """
 
     nlb: Nlb | None
@@ -100,7 +100,7 @@ class ObservedNlb:
     groups: Mapping[str, TargetGroup]
     arn: str = ""
     hostname: str = ""
-    strangers: frozenset[str] = frozenset()
+    foreign_groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class DesiredNlb:
 
 
 def differing(desired: Mapping[str, str], observed: Mapping[str, str]) -> dict[str, str]:
-    """Attributes or tags to set; what nobody asks for stays as it is."""
+    """Attributes or tags to set; what the Service does not ask for stays as it is."""
     return {k: v for k, v in desired.items() if observed.get(k, DEFAULT_ATTRIBUTES.get(k, "")) != v}
 
 

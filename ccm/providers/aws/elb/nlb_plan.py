@@ -24,7 +24,7 @@ from ccm.providers.aws.tags import tag_list
 
 def plan(desired: DesiredNlb, observed: ObservedNlb, vpc_id: str) -> Iterator[ApiCall]:
     """Yield what makes it as desired; raises `Refused` for what cannot be changed."""
-    for name in sorted(desired.groups.keys() & observed.strangers):
+    for name in sorted(desired.groups.keys() & observed.foreign_groups):
         raise Refused(f"target group {name} carries the tags of another owner, or lost its own")
     loses_ipv6 = bool(observed.nlb and _loses_ipv6(desired.nlb, observed.nlb))
     yield from _plan_nlb(desired.nlb, observed.nlb)

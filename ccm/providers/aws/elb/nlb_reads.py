@@ -44,7 +44,7 @@ def list_groups(api: AwsApi, service: Service) -> list[Json]:
 
 
 def find_nlb(api: AwsApi, name: str) -> Json | None:
-    """The record of the load balancer with this name, whoever owns it."""
+    """The record of the load balancer with this name, of any owner."""
     return api.find_balancer(FIND, "LoadBalancers", "Names", name)
 
 
@@ -53,7 +53,7 @@ def describe_nlb(
 ) -> ObservedNlb:
     """The load balancer and its target groups; one of its name that is not ours is `Refused`.
 
-    A group that no tag says anything of is ours when only our load balancer has it, or nobody
+    A group without a telling tag is ours when only our load balancer has it, or no one
     and its name is one of `names`, which have a hash of the cluster's ID.
 
     Listeners, attributes and targets take further reads, for those who need them.
@@ -77,14 +77,14 @@ def describe_nlb(
     ours = {one: named[one] for one in named if is_ours(one)}
     known = dict.fromkeys(named, usual) if tags is unread else tags
     groups = [read_group(group, known[one]) for one, group in ours.items()]
-    strangers = [text(named[one].get("TargetGroupName")) for one in named.keys() - ours.keys()]
+    unmarked = [text(named[one].get("TargetGroupName")) for one in named.keys() - ours.keys()]
     return ObservedNlb(
         nlb=_read_nlb(record, tags[arn]) if record else None,
         listeners={},
         groups={group.name: group for group in groups},
         arn=arn,
         hostname=text((record or {}).get("DNSName")),
-        strangers=frozenset(strangers),
+        foreign_groups=frozenset(unmarked),
     )
 
 

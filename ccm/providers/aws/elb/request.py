@@ -20,7 +20,7 @@ _CHECK_PLACE = ("healthcheck-protocol", "healthcheck-port", "healthcheck-path")
 
 
 def is_open(ranges: Sequence[str]) -> bool:
-    """Whether everybody may come in: all of IPv4, and IPv6 without a limit of its own."""
+    """Whether every source may come in: all of IPv4, and IPv6 without a limit of its own."""
     of_ipv6 = [one for one in ranges if ":" in one]
     return str(EVERYBODY) in ranges and (not of_ipv6 or EVERYBODY_IPV6 in of_ipv6)
 

@@ -1,4 +1,4 @@
-"""Public addresses of load balancers: made for a Service and marked as its own, or somebody's."""
+"""Public addresses of load balancers: created for a Service and marked as its own, or another's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

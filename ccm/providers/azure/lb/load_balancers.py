@@ -1,7 +1,7 @@
 """Load balancers for Services: one for the cluster's public ones, and one for the internal ones.
 
 Each Service has parts in them by upstream's names. What is there is read once for all Services that
-come together; whoever has to write reads the resource again, and writes it with its ETag.
+come together; a Service that has to write reads the resource again, and writes it with its ETag.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -12,7 +12,7 @@ from ccm.providers.azure.config import SHARED, AzureConfig
 from ccm.providers.azure.lb.annotations import INTERNAL, PREFIX, Annotations
 from ccm.providers.azure.lb.names import IPV4, IPV6, SHARED_PROBE, Names
 
-INTERNET = "Internet"  # the service tag of everybody outside
+INTERNET = "Internet"  # the service tag of all addresses outside
 TRANSPORTS = {"TCP": "Tcp", "UDP": "Udp", "SCTP": "All"}
 RULE_PROTOCOLS = {"TCP": "Tcp", "UDP": "Udp", "SCTP": "*"}
 PROBE_PROTOCOLS = {"tcp": "Tcp", "http": "Http", "https": "Https"}

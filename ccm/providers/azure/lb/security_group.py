@@ -22,7 +22,7 @@ ANY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may reach which ports, by protocol, and whether everybody else is denied."""
+    """Who may reach which ports, by protocol, and whether all others are denied."""
 
     sources: Sequence[str]
     ports: Mapping[str, Sequence[str]]
@@ -70,7 +70,7 @@ def apply(
     stale: Collection[str] = (),
     kept: Mapping[str, Collection[str]] | None = None,
 ) -> None:
-    """Let `access` reach the addresses, and nothing else of ours; `stale` ones are nobody's now.
+    """Let `access` reach the addresses, and nothing else of ours; `stale` ones have no Service now.
 
     `kept` are ports, by protocol, of other Services that have one of these addresses. Raises
     `NoRoom` when no priority is free.

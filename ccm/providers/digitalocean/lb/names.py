@@ -2,7 +2,7 @@
 
 Upstream calls it after the Service's UID, or as an annotation says; then it writes the ID into an
 annotation, which its tenant may change as the other annotations: none of them says whose it is. A
-status is nobody's but the controllers'.
+status belongs to the controllers alone.
 """
 
 import re

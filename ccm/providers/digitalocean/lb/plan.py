@@ -1,6 +1,7 @@
 """What a load balancer is made of, and what turns one into it; nothing in here acts.
 
-The API takes a load balancer whole. What nobody asks for stays as it is in the one that is there.
+The API takes a load balancer whole. What the Service does not ask for stays as it is in the one
+that is there.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

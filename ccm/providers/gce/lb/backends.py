@@ -99,7 +99,10 @@ class BackendServices:
     def __init__(self, api: GceApi, parts: Parts) -> None:
         self._api, self._parts = api, parts
         self._lock = asyncio.Lock()
-        self._done: tuple[float, Sequence[str]] = 0.0, ()  # when groups were last right, for whom
+        self._done: tuple[float, Sequence[str]] = (
+            0.0,
+            (),
+        )  # when groups were last right, for which nodes
 
     def name(self, names: Names, request: BalancerRequest) -> str:
         return names.backend_service(request.protocol, request.affinity, request.shares_backend)

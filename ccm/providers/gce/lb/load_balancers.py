@@ -342,10 +342,10 @@ class GceLoadBalancers:
         return True
 
     async def _delete_shared(self, work: Work, kind: Kind, has_groups: bool = False) -> None:
-        """The shared health check, its firewall and the groups, with the last who used them.
+        """The shared health check, its firewall and the groups, with their last user.
 
-        Who used them tries, although others are listed that may: of several that go at the same
-        time, whoever is last finds them unused.
+        A user tries although others are listed: of several that leave at the same time, the
+        last one finds them unused.
         """
         names, observed = work.names, work.observed
         users = [

@@ -32,7 +32,7 @@ KINDS = (RULE, POOL, ADDRESS, SERVICE, FIREWALL, HTTP_CHECK, CHECK)
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All parts of the project and region, by kind and name, whoever made them.
+    """All parts of the project and region, by kind and name, of any creator.
 
     `round` counts the deletions of shared parts before the read.
     """

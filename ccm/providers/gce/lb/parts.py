@@ -52,8 +52,8 @@ class Parts:
     ) -> None:
         """Make a part, or what is different in it.
 
-        In a shared VPC the host project may not let us change firewalls: then people are told how,
-        as upstream does, and the rest goes on.
+        In a shared VPC the host project may not let us change firewalls: then an Event has the
+        command for its administrator, as upstream's does, and the rest goes on.
         """
         differing = changes(desired, record) if record else desired
         if not differing:
@@ -111,7 +111,7 @@ class Parts:
 
 
 def firewall_command(desired: Json, is_new: bool, place: Place) -> str:
-    """What makes a firewall so, for whoever may do it in the host project."""
+    """The gcloud command that makes a firewall so, for an administrator of the host project."""
     (allowed,) = desired["allowed"]
     protocol = allowed["IPProtocol"]
     flags = {

@@ -77,9 +77,9 @@ def is_usable(address: str, pools: Sequence[Network]) -> bool:
 
 
 def free_addresses(pools: Sequence[Network], taken: Collection[str]) -> Iterator[str]:
-    """The usable addresses that nobody has as far as is known, from anywhere in each pool on.
+    """The usable addresses that are free as far as is known, from anywhere in each pool on.
 
-    From somewhere else each time: what is refused once may be someone's whom we do not see.
+    From somewhere else each time: a refused one may have an owner that we do not see.
     """
     for pool in random.sample(pools, len(pools)):
         start = random.randrange(pool.num_addresses)

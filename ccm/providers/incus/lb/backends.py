@@ -27,7 +27,7 @@ DEFAULT = "default"  # the project that has the networks of those without any of
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Backends of all IP families, and what is to be told of Nodes that are left out."""
+    """Backends of all IP families, and warnings about Nodes that are left out."""
 
     backends: Sequence[Backend] = ()
     warnings: Sequence[str] = ()

@@ -34,7 +34,7 @@ from ccm.providers.incus.lb.request import (
     read_request,
 )
 
-MAX_TRIES = 16  # of free addresses in one reconcile: someone whom we do not see may have them
+MAX_TRIES = 16  # of free addresses in one reconcile: an owner that we do not see may have them
 
 
 class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
@@ -60,7 +60,7 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         kind = "forwards" if section.mode == FORWARD else "load-balancers"
         self._path = path_of("networks", section.network, kind)
         self._noun = "Forward" if section.mode == FORWARD else "LoadBalancer"
-        # Two creations of one address at once may both succeed, and then nobody can change either.
+        # Two creations of one address at once may both succeed, and then neither can be changed.
         self._creating = asyncio.Lock()
 
     async def read_all(self) -> Sequence[Json]:
@@ -146,7 +146,7 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
                 record = {"listen_address": address, **desired.content}
                 try:
                     await self._call("Create", "POST", "", record)
-                except Conflict:  # someone has it whom Incus does not show
+                except Conflict:  # its owner is one that Incus does not show
                     continue
                 return record
         if wanted:

@@ -25,7 +25,7 @@ class NodeBackends:
     subnet_id: str
 
     def members(self, request: LoadBalancerRequest, node_port: int) -> frozenset[Member]:
-        """One for each Node; none where nobody knows the port."""
+        """One for each Node; none where the port is unknown."""
         check_port = request.health_check.port if request.health_check else 0
         return frozenset(
             Member(

@@ -343,7 +343,7 @@ class OctaviaLoadBalancers:
     async def _check_error(
         self, request: LoadBalancerRequest, found: ObservedBalancer, *, is_new: bool
     ) -> None:
-        """Raise when Octavia has failed; repaired is what nobody uses yet, or who asks for it."""
+        """Raise when Octavia has failed; repaired is what is not yet used, or on request."""
         if found.record.get("provisioning_status") != ERROR:
             return
         what, names = f"load balancer {found.id} is in ERROR: see Octavia's log", request.names

@@ -60,7 +60,7 @@ class Octavia:
         return None
 
     async def look(self, balancer_id: str) -> Json | None:
-        """As `by_id`; where several are waited for, one list tells of all.
+        """As `by_id`; where several are waited for, one list has them all.
 
         That a list lacks one does not prove that it is gone: it is asked for by its ID then.
         """
@@ -74,7 +74,7 @@ class Octavia:
         return await self.by_id(balancer_id)
 
     def _has_seen(self, balancer_id: str) -> bool:
-        """Whether the last list tells of what was begun last, and not of long ago."""
+        """Whether the last list is recent and has what was begun last."""
         state = text(self._seen.get(balancer_id, {}).get("provisioning_status"))
         kept = READY_KEPT if state in (ACTIVE, ERROR) else PENDING_KEPT
         is_newer = self.waiting.since(balancer_id) <= self._seen_at
@@ -88,7 +88,7 @@ class Octavia:
         self._seen_until = self._clock()
 
     async def by_name(self, name: str) -> list[Json]:
-        """Those of this name, whoever owns them; the oldest first."""
+        """Those of this name, of any owner; the oldest first."""
         return await self._find(name=name)
 
     async def by_marks(self, names: Names) -> list[Json]:
@@ -163,7 +163,7 @@ class Octavia:
     async def create(self, names: Names, call: ApiCall) -> Json:
         """Make a load balancer; the record says its ID and its port, before it works.
 
-        Octavia goes on with a request whose answer nobody waits for any more, and its load balancer
+        Octavia goes on with a request whose client has left, and its load balancer
         is in no list until it answers: a second request would make a second one.
         """
         left = self._unanswered.get(names.uid, float("-inf")) + UNANSWERED - self._clock()

@@ -102,7 +102,7 @@ def is_deletion(call: ApiCall) -> bool:
 
 
 def is_deletable(names: Names, observed: ObservedBalancer) -> bool:
-    """Whether it may go with the Service: nobody else is on it, and this cluster made it."""
+    """Whether it may go with the Service: nothing else is on it, and this cluster made it."""
     own = {names.balancer}
     if observed.role is Role.OWNER:
         own.add(text(observed.record.get("name")))

@@ -169,7 +169,7 @@ class SecurityGroups:
             await self._make(ApiCall("DeleteSecurityGroup", "network", "DELETE", path))
 
     async def delete_stale(self, name: str) -> None:
-        """The same for a group from before groups were switched off; a list tells of all."""
+        """The same for a group from before groups were switched off; a list has them all."""
         if self._stale is None:
             listed = await list_all(self._api, "security-groups", fields=["name"])
             self._stale = {text(one.get("name")) for one in listed}

@@ -1,6 +1,6 @@
 """When to look at what Octavia is at work on: learnt from how long the same took here before.
 
-One list tells of all that are at work, so who is to look sooner or later looks with the others.
+One list has all that are at work, so those that are due later are read with the others.
 """
 
 import time
@@ -16,7 +16,7 @@ SHORTEST, LONGEST = 0.5, 15.0  # seconds between two looks
 LONGEST_FIRST = 120.0  # seconds until the first; an amphora takes a minute and more to boot
 SHARE = 0.15  # of the time that it has taken so far, until the next look
 EARLIER = 0.9  # of what it took, when the first look found it ready: it may have been sooner
-LATE = 600.0  # seconds of work after which it is told that something is wrong
+LATE = 600.0  # seconds of work after which a warning is due
 USUAL = {"CreateLoadBalancer": 4.0, "DeleteLoadBalancer": 2.0}
 USUAL_CHANGE = 1.0  # seconds, of all other calls; until something better is known
 
@@ -65,7 +65,7 @@ class Waiting:
         return self._work[balancer_id].since
 
     def tags(self) -> Mapping[str, str]:
-        """By ID the tags by which a list has them; one that nobody marked has none."""
+        """By ID the tags by which a list has them; an unmarked one has none."""
         return {one: work.tag for one, work in self._work.items() if work.tag}
 
     def retry_when_done(self, balancer_id: str) -> NoReturn:
