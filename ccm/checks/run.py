@@ -17,6 +17,7 @@ from ccm.checks import (
     nodes,
     permissions,
     services,
+    serving_certificates,
 )
 from ccm.checks.context import Check, CheckContext
 from ccm.checks.finding import (
@@ -59,6 +60,7 @@ CHECKS = (
     Check("kubelets", nodes.check_kubelets),
     Check("uninitialized-nodes", nodes.check_initialization),
     Check("machines", nodes.check_machines),
+    Check("serving-certificates", serving_certificates.check_serving_certificates),
     Check("pod-cidrs", nodes.check_pod_cidrs),
     Check("services", services.check_services),
 )

@@ -14,7 +14,8 @@ import click
 import orjson
 
 from ccm.cli.reporting import Group, example, fail, reported, say, show
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.controllers import EXPLAINED
+from ccm.model.objects import Json, Node, mapping, objects, text
 
 CONTAINER = "ccm-supervisor"
 
@@ -118,6 +119,8 @@ def _on_leader(name: str, text: str, call: str) -> None:
             return
         if words[:1] == ("freeze",) and not any(word.startswith("--by") for word in words):
             words = (*words, f"--by={cluster.user()}")
+        if name == "explain":
+            explain_certificates(cluster, words)
         terminal = ("-it",) if sys.stdin.isatty() and sys.stdout.isatty() else ()
         there = cluster.exec_words(cluster.leader(), *terminal)
         sys.exit(subprocess.run(("kubectl", *cluster.flags, *there, name, *words)).returncode)
@@ -127,6 +130,20 @@ _on_leader("status", "Show the leader's status; --all-replicas: one row each.", 
 _on_leader("explain", "Show the leader's last decision about an object.", "explain svc/web")
 _on_leader("restart", "Have a new process take over a worker's work.", "restart node-0")
 _on_leader("deletions", "Show, freeze or allow deletions of Nodes.", "deletions freeze")
+
+
+def explain_certificates(cluster: Cluster, words: Sequence[str]) -> None:
+    """Show for which certificates a Node's kubelet waits, if the user may see that."""
+    from ccm.checks.serving_certificates import explain_requests
+
+    given = [word for word in words if not word.startswith("-")]
+    kind, _, name = "/".join(given[:2]).partition("/")
+    if kind.lower() not in ("node", *EXPLAINED["node"].short_names):
+        return
+    done = [cluster.run("get", *what, "-o", "json") for what in (("csr",), ("node", name))]
+    if not any(each.returncode for each in done):
+        requests, node = (orjson.loads(each.stdout) for each in done)
+        say(*explain_requests(objects(requests.get("items")), Node(node)), err=True)
 
 
 def show_replicas(cluster: Cluster) -> None:

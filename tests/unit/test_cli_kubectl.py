@@ -1,11 +1,18 @@
 """`kubectl ccm`: the leader is found by its Lease, and does what is asked."""
 
 import json
+from base64 import b64encode
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
+from ccm.checks.serving_certificates import SIGNER
 from ccm.cli.kubectl import main
 from tests.integration.status_page.statuses import HEALTHY, status, with_problems, worker
 
@@ -17,6 +24,8 @@ case "$*" in
   *" exec ccm-b "*"status -o json") echo "container is not running" >&2; exit 1 ;;
   *"status -o json") cat {directory}/status ;;
   *" auth whoami "*) echo alice ;;
+  *" get csr "*) cat {directory}/requests ;;
+  *" get node vm-1 "*) cat {directory}/node ;;
   *" exec "*) echo "did: $*"; exit 3 ;;
 esac
 """
@@ -56,6 +65,40 @@ def test_a_command_is_for_the_leader(words: tuple[str, ...], kubectl: Path) -> N
     call = f"exec ccm-a -c ccm-supervisor -- ccm-supervisor {' '.join(words)}"
     last = (kubectl / "calls").read_text().splitlines()[-1]
     assert (last, done.exit_code) == (f"--namespace=kube-system --context=blue {call}", 3)
+
+
+def request(name: str, address: str, **status: object) -> object:
+    """What a kubelet asks the API server for; its key is not looked at."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
+    signed = made.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    spec = {
+        "signerName": SIGNER,
+        "username": "system:node:vm-1",
+        "request": b64encode(signed.public_bytes(Encoding.PEM)).decode(),
+    }
+    return {"metadata": {"name": name}, "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize("words", [("node", "vm-1"), ("no/vm-1",), ("node", "vm-1", "-o", "json")])
+def test_an_explained_node_has_the_certificates_that_its_kubelet_waits_for(
+    words: tuple[str, ...], kubectl: Path
+) -> None:
+    listed = [
+        request("csr-now", "10.0.0.2"),
+        request("csr-before", "10.0.0.1"),
+        request("csr-done", "10.0.0.2", conditions=[{"type": "Approved"}]),
+    ]
+    addresses = [{"type": "InternalIP", "address": "10.0.0.2"}]
+    node = {"metadata": {"name": "vm-1"}, "status": {"addresses": addresses}}
+    for name, body in {"requests": {"items": listed}, "node": node}.items():
+        (kubectl / name).write_text(json.dumps(body))
+    assert typed("explain", *words).stderr.splitlines() == [
+        "serving certificate: request csr-now waits for approval",
+        "serving certificate: request csr-before is stale: it is for 10.0.0.1,"
+        " and the Node has 10.0.0.2 by now; deny it",
+    ]
 
 
 def test_a_freeze_names_the_user_of_the_cluster(kubectl: Path) -> None:

@@ -16,6 +16,7 @@ from ccm.checks.nodes import (
     evaluate_provider_ids,
 )
 from ccm.checks.services import evaluate_services
+from ccm.checks.serving_certificates import ServingRequest, evaluate_requests
 from ccm.controllers import KNOWN, SERVICE, canonical, is_enabled
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import UNINITIALIZED_TAINT, Node
@@ -34,6 +35,24 @@ def test_all_nodes_of_another_cloud_mean_the_wrong_cloud() -> None:
     found = evaluate_provider_ids(nodes, PROVIDER_IDS, "simulated")
     assert found.state is CheckState.FAILED
     assert "choose their cloud" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("address", "where", "state", "said"),
+    [
+        ("10.0.0.1", "n", "warning", "wait for approval: csr of n"),
+        ("10.0.0.2", "n", "warning", "it is for 10.0.0.2, and the Node has 10.0.0.1 by now"),
+        ("10.0.0.1", "lost", "warning", "there is no such Node"),
+    ],
+)
+def test_requests_for_serving_certificates_are_approved_for_what_a_node_is_now(
+    address: str, where: str, state: str, said: str
+) -> None:
+    here = node("n")
+    here.raw["status"] = {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}
+    waiting = ServingRequest("csr", where, frozenset({address}))
+    (found,) = evaluate_requests([waiting], {"n": here})
+    assert (found.state, said in found.message) == (state, True)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ def test_a_healthy_cluster_has_no_warning(world: CheckWorld) -> None:
     assert report.exit_code == 0
     assert list(report.states) == [check.name for check in CHECKS]
     assert report.body["state"] == "not checked"
-    # This identity may not see the Pods and Leases of others, and need not.
-    assert report.of("not checked") == {"other-controllers"}
+    # This identity may not see the Pods, Leases and certificates of others, and need not.
+    assert report.of("not checked") == {"other-controllers", "serving-certificates"}
 
 
 def test_an_account_that_may_read_everything_sees_everything(world: CheckWorld) -> None:
