@@ -164,7 +164,7 @@ class Harness:
         """The balancer of the Service's name as it is in the cloud."""
         name = self.load_balancers.name_for(service)
         found = [one for one in await invoke(self.adapter.list_balancers) if one.name == name]
-        assert len(found) <= 1, f"there are {len(found)} balancers named {name}"
+        assert len(found) <= 1, f"there are {len(found)} load balancers named {name}"
         return found[0] if found else None
 
     async def check_balancer(self, service: Service, machines: Iterable[Machine]) -> None:

@@ -74,7 +74,7 @@ class Search:
         one = found[0]
         if uuid and one.machine.uuid not in (uuid, swapped_uuid(uuid), ""):
             has = f"has UUID {one.machine.uuid}, and the kubelet read {uuid}"
-            return Unknown(f"machine {one} is called like the Node, and is another one: it {has}")
+            return Unknown(f"machine {one} has the Node's name, but not its UUID: it {has}")
         if not uuid and self._failed:
             return Unknown(join_reasons(self._failed))
         return found

@@ -39,7 +39,7 @@ def pages() -> list[str]:
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
-    """Line and text of each string that is prose and no docstring; a value in it is an X."""
+    """Line and text of each string that is prose and no docstring, with Xx for each value."""
     tree = ast.parse(source)
     skipped = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
@@ -48,7 +48,7 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.JoinedStr):
             skipped.update(map(id, node.values))
             text = "".join(
-                str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values
+                str(part.value) if isinstance(part, ast.Constant) else "Xx" for part in node.values
             )
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value

@@ -40,7 +40,7 @@ class Outage:
 
 OCTAVIA_THROTTLES = {"service": "octavia", "status": 429, "retry_after": 10}
 OUTAGES = {
-    "401 from everybody": Outage(({"status": 401},), False, 60.0),
+    "401 from all": Outage(({"status": 401},), False, 60.0),
     "429 with Retry-After": Outage((OCTAVIA_THROTTLES,), True, 12.0),
     "slow Keystone": Outage(
         (

@@ -111,7 +111,7 @@ async def test_a_machine_of_the_name_with_another_uuid_is_another(lab: Lab, clou
     """As of another cluster, or of a host that is none of vCenter's."""
     lab.create("node-1")
     reported = await cloud.why(node_with("node-1", UUID))
-    assert "is another one: it has UUID 43" in reported
+    assert "but not its UUID: it has UUID 43" in reported
 
 
 async def test_templates_are_no_nodes(lab: Lab, cloud: Started) -> None:

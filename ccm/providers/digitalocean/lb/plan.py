@@ -88,7 +88,7 @@ def backends(kind: str, network: str, nodes: Iterable[Node]) -> Backends:
             unfit.append(node.name)
     why = f"a load balancer of type {kind} needs {'public ' if needs_public else ''}IPv4 addresses"
     if unfit and not fit:
-        raise Refused(f"no Node can be behind it, not {named(unfit)}: {why}")
+        raise Refused(f"no Node is fit for it ({named(unfit)}): {why}")
     return Backends(
         frozenset(ids.droplet_of(node.provider_id) for node in fit),
         tuple(sorted(node.name for node in fit)),
