@@ -196,10 +196,10 @@ def _learn_rate(bucket: Bucket, episode: Episode) -> Bucket:
     while_flowing = got_through / max(run.flowing, 1e-3)
     if overall > rate / DEEPEST_CUT:
         low = min(overall, MARGIN * rate)
-        high = min(math.sqrt(while_flowing * rate), max(2.0 * overall, rate / 2.0))
+        high = min(math.sqrt(while_flowing * rate), 2.0 * overall)
     else:  # too little got through to conclude
         low = max(rate / DEEPEST_CUT, LOWEST_SHARE * bucket.full)
-        high = max(rate / 2.0, 2.0 * low)
+        high = 2.0 * low
     middle = min(max(math.sqrt(low * high), low / MARGIN), bucket.full)
     low = min(low, MARGIN * middle)
     width = 1.0 - low / middle

@@ -180,6 +180,7 @@ def test_refusals_in_a_row_wait_twice_as_long_each_time() -> None:
         pytest.param(1.0, Run(8.0, 8.0, 8.0), 1.0, 0.875, 0.904703, 205.0854438, id="slow"),
         pytest.param(10.0, Run(79.0, 8.0, 8.0), 1.0, 9.7, 10.0, 23.3333333, id="narrow"),
         pytest.param(10.0, Run(40.0, 12.0, 3.9), 1.0, 3.25, 4.5961941, 2.3899494, id="others-too"),
+        pytest.param(10.0, Run(4.0, 0.5, 0.4), 1.0, 6.0, 7.2084342, 4.1755718, id="short"),
         pytest.param(0.2, Run(0.0, 8.0, 8.0), 1.0, 0.1, 0.1414214, 16.4852814, id="lowest"),
     ],
 )
@@ -199,6 +200,7 @@ def test_a_refusal_of_the_flow_brackets_the_rate(
     ("calls", "flowing", "late", "was_burst"),
     [
         (20.1, 1.0, 0.0, True),
+        (20.0, 1.0, 0.0, False),
         (19.9, 1.0, 0.0, False),
         (25.1, 1.5, 0.5, True),
         (24.9, 1.5, 0.5, False),

@@ -4,6 +4,7 @@
 is not seen yet; `make docs` says so in the table.
 """
 
+import fcntl
 from collections.abc import Collection
 from hashlib import sha256
 
@@ -29,9 +30,13 @@ def is_seen(row: FaultRow) -> bool:
 
 
 def record(row: FaultRow, bites: bool) -> None:
-    """At once, so that a run that ends early keeps what it saw."""
-    before = read_seen() - {_seen(row)}
-    FILE.write_text(table_of_seen(before | {_seen(row)} if bites else before), encoding="utf-8")
+    """At once, so that a run that ends early keeps what it saw, and one beside it loses nothing."""
+    with FILE.open(encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        lines = file.read().splitlines()
+        now = _seen(row) if bites else _not_seen(row)
+        lines = [now if line.endswith(f"\t{row.name}") else line for line in lines]
+        FILE.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _seen(row: FaultRow) -> str:

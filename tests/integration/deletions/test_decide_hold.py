@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from ccm.decide.deletion import HEALTHY_PASSES, ClusterState, Hold, has_recovered, update_hold
+from ccm.decide.deletion import (
+    HEALTHY_PASSES,
+    UNREADY_AFTER,
+    ClusterState,
+    Hold,
+    has_recovered,
+    update_hold,
+)
 
 from .cluster import POLICY
 
@@ -41,6 +48,7 @@ def is_open(passes: str, workers: str, step: float = 5.0) -> bool:
         pytest.param("Aababab", "ab", 5.0, True, id="both-workers"),
         pytest.param("Aaaaaaa", "ab", 5.0, False, id="one-worker-says-nothing"),
         pytest.param("Aaaaaaaa", "a", 0.1, False, id="a-quick-burst-of-passes"),
+        pytest.param("Aaaa", "a", 2.6, False, id="passes-that-are-less-than-a-period-apart"),
         pytest.param("Aaa", "a", 100.0, False, id="slow-passes-count-too"),
     ],
 )
@@ -54,3 +62,12 @@ def test_a_hold_tells_of_its_beginning_and_of_the_latest_mass() -> None:
     hold, _ = after("AaA")
     assert hold == Hold(NOW, 31, 100)
     assert HEALTHY_PASSES == 3  # docs/deletion.md says three
+
+
+@pytest.mark.parametrize(("second", "ready"), [(UNREADY_AFTER, 2), (UNREADY_AFTER - 0.1, None)])
+def test_a_hold_begins_once_two_nodes_stay_ready_that_the_cloud_calls_gone(
+    second: float, ready: int | None
+) -> None:
+    gone = replace(HEALTHY, ready_gone=(NOW - UNREADY_AFTER - 1.0, NOW - second))
+    hold = update_hold(None, gone, "a", POLICY, NOW)
+    assert hold == (None if ready is None else Hold(NOW, 30, 100, ready))

@@ -38,6 +38,7 @@ def not_gone_at(at: float) -> GoneHistory:
         pytest.param(None, gone(999.0), "w", (GONE, 999.0, 999.0), id="the-first"),
         pytest.param(None, gone(970.0), "w", (GONE, 970.0, 970.0), id="just-fresh"),
         pytest.param(None, gone(969.9), "w", (NONE,), id="too-old"),
+        pytest.param(None, gone(1000.0), "w", (GONE, 1000.0, 1000.0), id="of-this-instant"),
         pytest.param(None, gone(1000.1), "w", (NONE,), id="from-the-future"),
         pytest.param(None, gone(float("nan")), "w", (NONE,), id="no-time"),
         pytest.param(run(990.0, 995.0), gone(999.0), "w", (GONE, 990.0, 999.0), id="goes-on"),
@@ -91,8 +92,9 @@ def test_a_run_of_another_worker_still_begins_after_what_contradicted_the_last()
 GOOD = ["n1", "u1", "no such machine", 5.0, False]
 
 
-def test_a_pass_names_each_node_once() -> None:
-    assert parse_report(3, [GOOD], ["n2"]) == PassReport(
+@pytest.mark.parametrize("asked", [2, 3])
+def test_a_pass_names_each_node_once(asked: int) -> None:
+    assert parse_report(asked, [GOOD], ["n2"]) == PassReport(
         (GoneAnswer("n1", "u1", "no such machine", 5.0),), ("n2",)
     )
 
