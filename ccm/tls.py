@@ -67,10 +67,10 @@ def client_tls(server: Server) -> ssl.SSLContext | None:
     context.check_hostname = server.is_verified and not server.is_pinned
     if not server.is_verified:
         context.verify_mode = ssl.CERT_NONE
-    if server.is_pinned:
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    # As Go's library: Python sets this since 3.13, and would refuse CAs without key usage, which
+    # As Go's library: each certificate that is given is trusted, an intermediate CA's, too, which
+    # Python does since 3.13. It is strict since then, and would refuse CAs without key usage, which
     # `openssl req -x509` makes, and certificates without their authority's key identifier.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 

@@ -5,6 +5,7 @@ Python verifies strictly since 3.13: key identifiers everywhere, and the usage o
 
 import datetime
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,8 +96,7 @@ class Authority:
     def server(self, *names: str, ends_in: datetime.timedelta = HOUR) -> Signed:
         """A certificate for a server with these host names."""
         key = ec.generate_private_key(ec.SECP256R1())
-        hosts = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
-        builder = _builder(_name(names[0], ()), key, ends_in).add_extension(hosts, False)
+        builder = _builder(_name(names[0], ()), key, ends_in).add_extension(_hosts(names), False)
         return self._sign(builder, key)
 
     def _sign(self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> Signed:
@@ -104,6 +104,13 @@ class Authority:
         if self._is_strict:
             builder = builder.add_extension(_identifier_of(self.own.key), False)
         return Signed(builder.sign(self.own.key, hashes.SHA256()), key)
+
+
+def self_signed(*names: str) -> Signed:
+    """A certificate for a server with these host names that no authority has signed."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), _name(names[0], ())
+    builder = _builder(name, key).issuer_name(name).add_extension(_hosts(names), False)
+    return Signed(builder.sign(key, hashes.SHA256()), key)
 
 
 PURPOSES = {"client": ExtendedKeyUsageOID.CLIENT_AUTH, "server": ExtendedKeyUsageOID.SERVER_AUTH}
@@ -120,6 +127,10 @@ def _name(common: str, organizations: tuple[str, ...]) -> x509.Name:
     parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, part) for part in organizations]
     named = [x509.NameAttribute(NameOID.COMMON_NAME, common)] if common else []
     return x509.Name([*parts, *named])
+
+
+def _hosts(names: Iterable[str]) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
 
 
 def _builder(

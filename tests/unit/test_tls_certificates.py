@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ccm.tls import Server, client_tls
-from tests.support.pki import Authority
+from tests.support.pki import Authority, Signed, self_signed
 
 NAME = "api.example"
 
@@ -41,13 +41,27 @@ def handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
             ends.remove(end)
 
 
-def test_an_authority_without_key_usage_and_key_identifiers_is_trusted(tmp_path: Path) -> None:
-    """Such is what `openssl req -x509` makes, and what it signs."""
-    authority = Authority("cluster", is_strict=False)
+ROOT, LOOSE = Authority("root"), Authority("loose", is_strict=False)
+MIDDLE = Authority("middle", ROOT)
+LEAF = MIDDLE.server(NAME)
+SELF_SIGNED = self_signed(NAME)
+
+
+@pytest.mark.parametrize(
+    ("trusted", "shown"),
+    [
+        pytest.param(ROOT.own, ROOT.server(NAME), id="as-in-RFC-5280"),
+        pytest.param(LOOSE.own, LOOSE.server(NAME), id="without-key-usage-and-key-identifiers"),
+        pytest.param(MIDDLE.own, MIDDLE.server(NAME), id="an-intermediate-authority-alone"),
+        pytest.param(SELF_SIGNED, SELF_SIGNED, id="the-certificate-itself-signed-by-itself"),
+        pytest.param(LEAF, LEAF, id="the-certificate-itself-signed-by-another"),
+    ],
+)
+def test_what_go_trusts_is_trusted(trusted: Signed, shown: Signed, tmp_path: Path) -> None:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(*authority.server(NAME).write(tmp_path, "server"))
+    server.load_cert_chain(*shown.write(tmp_path, "server"))
     ca_file = tmp_path / "ca.crt"
-    ca_file.write_bytes(authority.pem)
+    ca_file.write_bytes(trusted.pem)
     client = client_tls(Server(f"https://{NAME}", str(ca_file)))
     assert client
     handshake(client, server)
