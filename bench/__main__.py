@@ -27,6 +27,7 @@ PARTS = (
     "shards",
     "many",
     "large",
+    "huge",
     "aws",
     "openstack",
 )

@@ -1,4 +1,4 @@
-"""Where a part is measured: real API server and etcd, simulated cloud, and what is run on them."""
+"""Where a part is measured: an API server, a simulated cloud, and what is run on them."""
 
 import asyncio
 import signal
@@ -18,6 +18,7 @@ from typing import Self
 from bench.nodes import create, kubelets_node
 from bench.plan import Plan
 from bench.spectator import Spectator
+from bench.standin import StandIn
 from ccm.bus.control import ask
 from ccm.kube import config
 from ccm.kube.client import Kube
@@ -35,6 +36,7 @@ from tests.support.running import RULES, Cloud, Controlled, wait_for
 CONTROLLERS = ("ccm-supervisor/", LIBRARY)  # how the user agents of those that are measured begin
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 NEWS = 2.5  # seconds after which every worker has said at least once how it is
+MACHINES_AT_ONCE = 5000  # in one request to the simulated cloud
 QUIET = 3.0  # seconds after the last Event, in which signs of life report the rest
 EVENTS = "/api/v1/namespaces/default/events"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -46,14 +48,15 @@ class Controller(Controlled):
     def __init__(self, site: "Site", *flags: str) -> None:
         name = f"supervisor-{next(site.numbers)}"
         self.runtime = site.directory / name
-        where = [
+        self.where = (
             "--cloud-provider=simulated",
             f"--cloud-config={site.cloud_config}",
             f"--kubeconfig={site.cluster.kubeconfig('ccm')}",
-            f"--runtime-dir={self.runtime}",
-            "--secure-port=0",
-        ]
-        super().__init__(name, site.directory, ["ccm.cli.main", "start", *where, *flags])
+        )
+        runs = (f"--runtime-dir={self.runtime}", "--secure-port=0")
+        super().__init__(
+            name, site.directory, ["ccm.cli.main", "start", *self.where, *runs, *flags]
+        )
         self._sampler = self._sample(site.plan.profiles) if site.plan.profiles else None
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -146,7 +149,7 @@ class Site:
 
     plan: Plan
     directory: Path
-    cluster: RealCluster
+    cluster: RealCluster | StandIn
     cloud: Cloud
     admin: CloudAdmin
     kube: Kube
@@ -165,7 +168,7 @@ class Site:
 
     async def add_machines(self, number: int, first: int = 1) -> list[str]:
         """Machines vm-<first> and following, which the cloud knows from now on."""
-        await self.admin.add(new_machines(first, number))
+        await add_machines(self.admin, number, first)
         return [f"vm-{index}" for index in range(first, first + number)]
 
     async def add_nodes(self, number: int, first: int = 1, has_pod_network: bool = False) -> None:
@@ -234,8 +237,29 @@ async def site(plan: Plan, *cloud_flags: str) -> AsyncIterator[Site]:
 
 
 @asynccontextmanager
+async def stand_in(plan: Plan) -> AsyncIterator[Site]:
+    """An API server in one process, with an initialised Node for each of the machines."""
+    with TemporaryDirectory(prefix="ccm-bench-") as place:
+        directory = Path(place)
+        with Cloud(directory, "--page", str(plan.page)) as cloud:
+            async with CloudAdmin(cloud.url, timeout=60.0) as admin:
+                await add_machines(admin, plan.most)
+            with StandIn(directory / "kube", cloud.url) as cluster:
+                async with _clients(cluster, cloud) as (kube, admin, spectator):
+                    names = (f"vm-{number}" for number in range(1, plan.most + 1))
+                    spectator.ready.update(dict.fromkeys(names, time.monotonic()))
+                    yield Site(plan, directory, cluster, cloud, admin, kube, spectator)
+
+
+async def add_machines(admin: CloudAdmin, number: int, first: int = 1) -> None:
+    for begin in range(first, first + number, MACHINES_AT_ONCE):
+        count = min(MACHINES_AT_ONCE, first + number - begin)
+        await admin.add(new_machines(begin, count))
+
+
+@asynccontextmanager
 async def _clients(
-    cluster: RealCluster, cloud: Cloud
+    cluster: RealCluster | StandIn, cloud: Cloud
 ) -> AsyncIterator[tuple[Kube, CloudAdmin, Spectator]]:
     kube = Kube(await config.load(str(cluster.kubeconfig("admin"))), "bench")
     spectator = Spectator(kube)

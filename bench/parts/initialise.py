@@ -31,6 +31,7 @@ from ccm.model.cloud import Instance
 from ccm.model.objects import Node
 from ccm.providers.simulated.instances import read_machine
 from tests.peers import upstream
+from tests.support.kube.cluster import RealCluster
 from workers.node.plan import patch_for
 from workers.node.plan import plan as plan_writes
 from workers.timings import Timings
@@ -122,6 +123,7 @@ def _sides(
 
 async def floor(place: Site, number: int) -> Run:
     """The load generator, from its first request."""
+    assert isinstance(place.cluster, RealCluster)
     began = time.monotonic()
     await place.add_nodes(number)
     creation = time.monotonic() - began

@@ -44,7 +44,7 @@ async def killed(place: Site, controller: Controller, name: str) -> float:
     old = controller.workers()[name]
     began = time.monotonic()
     os.kill(old["pid"], signal.SIGKILL)
-    await until("the worker is back", _is_back(controller, name, old["pid"], place.plan.most))
+    await until("the worker is back", _is_back(controller, name, old["pid"], old.get("objects", 0)))
     return time.monotonic() - began
 
 

@@ -7,6 +7,7 @@ told to take 30 s for it, refreshes all nodes once.
 import asyncio
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 from bench.parts.failover import without_leader
@@ -25,16 +26,21 @@ async def measure(plan: Plan) -> Measured:
     report = Report(most(plan))
     plan = replace(plan, sizes=(report.nodes,))
     async with site(plan) as place, crowd(place, plan.most) as leader:
-        await _live(place, leader, report)
+        await live(place, leader, report, PERIODS)
     return Measured(report.rows, report.broken)
 
 
-async def _live(place: Site, leader: Controller, report: Report) -> None:
-    """What happens to a cluster of that size, one after the other."""
+async def live(
+    place: Site, leader: Controller, report: Report, periods: Iterable[float], *flags: str
+) -> None:
+    """What happens to a cluster of that size, one after the other.
+
+    `periods` are those of heartbeats, in seconds; `flags` are those of the leader.
+    """
     latency = await new_nodes(place)
     report.add("new node, to the first patch, p50 ms", latency["p50 ms"])
     report.add("new node, to the first patch, p99 ms", latency["p99 ms"])
-    for period in PERIODS:
+    for period in periods:
         beats = await watched(place, leader, period)
         report.broken += wrong_counts(beats)
         each = f"a heartbeat a node each {period:g} s"
@@ -43,11 +49,11 @@ async def _live(place: Site, leader: Controller, report: Report) -> None:
     for name in WORKERS:
         seconds = await killed(place, leader, name)
         report.add(f"{name} killed, until back with all it had, s", seconds)
-    await _fail_over(place, leader, report)
+    await _fail_over(place, leader, report, *flags)
 
 
-async def _fail_over(place: Site, leader: Controller, report: Report) -> None:
-    with Controller(place, *REFRESH) as standby:
+async def _fail_over(place: Site, leader: Controller, report: Report, *flags: str) -> None:
+    with Controller(place, *REFRESH, *flags) as standby:
         await until("the standby is warm", lambda: standby.is_in("standby"))
         await place.count_again()
         began = time.monotonic()
@@ -63,7 +69,9 @@ async def _refresh(place: Site, leader: Controller, report: Report) -> None:
     await _next_pass(leader)
     await place.count_again()
     before = sum(map(cpu_seconds, family(leader.pid)))
+    began = time.monotonic()
     await _next_pass(leader)
+    report.add("a refresh of all nodes, s", time.monotonic() - began)
     spent = sum(map(cpu_seconds, family(leader.pid))) - before
     calls, writes = await place.admin.counters(), sum(place.writes().values())
     report.add("a refresh of all nodes: cloud reads", calls["reads"])

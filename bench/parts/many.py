@@ -43,21 +43,22 @@ async def measure(plan: Plan) -> Measured:
     return Measured(report.rows, report.broken)
 
 
-def most(plan: Plan) -> int:
-    """How many Nodes are many: `NODES`, unless the command line says it."""
-    return NODES if plan.sizes == Plan().sizes else plan.most
+def most(plan: Plan, usual: int = NODES) -> int:
+    """How many Nodes are many: as usual, unless the command line says it."""
+    return usual if plan.sizes == Plan().sizes else plan.most
 
 
 class Report:
     """A figure a row, told as it is found: all of them take minutes."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, prefix: str = "") -> None:
         self.nodes = nodes
+        self._prefix = prefix
         self.rows: list[Row] = []
         self.broken: list[str] = []
 
     def add(self, what: str, figure: float | int | str) -> None:
-        row: Row = {"nodes": self.nodes, "what": what, "figure": figure}
+        row: Row = {"nodes": self.nodes, "what": self._prefix + what, "figure": figure}
         self.rows.append(row)
         click.echo(table([row]).splitlines()[-1], err=True)
 

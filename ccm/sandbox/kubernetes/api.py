@@ -11,7 +11,7 @@ from ccm.sandbox.kubernetes.errors import StatusError, details_of
 from ccm.sandbox.kubernetes.objects import Object
 from ccm.sandbox.kubernetes.patch import parse_patch
 from ccm.sandbox.kubernetes.printers import encode_table, render
-from ccm.sandbox.kubernetes.reads import get_object, list_objects
+from ccm.sandbox.kubernetes.reads import Lists, get_object
 from ccm.sandbox.kubernetes.registry import Registry
 from ccm.sandbox.kubernetes.request import ApiRequest, RequestInfo
 from ccm.sandbox.kubernetes.storage import Storage
@@ -30,6 +30,7 @@ class ApiHandler:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._lists = Lists(storage)
         self._documents = documents()
 
     async def handle(self, request: ApiRequest) -> web.StreamResponse:
@@ -69,7 +70,7 @@ class ApiHandler:
     def _read(self, request: ApiRequest) -> HandlerResponse:
         if request.verb == "get":
             return 200, render(request, get_object(self._storage, request.target))
-        found = list_objects(self._storage, request)
+        found = self._lists.page(request)
         if request.wants_table:
             return 200, encode_table(request, found.items, found.metadata)
         return 200, found.encoded

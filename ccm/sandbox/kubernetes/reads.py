@@ -1,13 +1,15 @@
 """What get and list mean, and which objects label and field selectors name."""
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import orjson
 
-from ccm.sandbox.kubernetes.errors import bad_request, not_found
+from ccm.sandbox.kubernetes.errors import StatusError, bad_request, not_found
 from ccm.sandbox.kubernetes.kinds import ResourceKind
 from ccm.sandbox.kubernetes.objects import Object, lookup
 from ccm.sandbox.kubernetes.request import ApiRequest, RequestInfo
@@ -71,17 +73,22 @@ def _field_requirement(term: str) -> Requirement:
     return lambda obj: (str(lookup(dict(obj), path) or "") == value) is wanted
 
 
+CONTINUE = re.compile(r"(?P<snapshot>[0-9]{1,18})-(?P<start>[0-9]{1,18})")
+SNAPSHOTS = 32  # lists whose pages are still read
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectList:
-    """The objects that a list asked for, and the version at which they were so."""
+    """The objects, or a page of them, that a list asked for, as they were at one version."""
 
     kind: ResourceKind
     items: list[StoredObject]
     revision: int
+    next_page: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def metadata(self) -> Object:
-        return {"resourceVersion": str(self.revision)}
+        return {"resourceVersion": str(self.revision), **self.next_page}
 
     @property
     def encoded(self) -> bytes:
@@ -98,11 +105,65 @@ def get_object(storage: Storage, info: RequestInfo) -> StoredObject:
     return found
 
 
-def list_objects(storage: Storage, request: ApiRequest) -> ObjectList:
-    """Return all objects that a list asks for, as they are now and in one page."""
-    kind = request.target.kind
-    objects, selects = storage.current(kind), selector_of(request)
-    prefix = kind.prefix(request.target.namespace)
-    keys = sorted(key for key in objects if key.startswith(prefix))
-    items = [objects[key] for key in keys if selects(objects[key].obj)]
-    return ObjectList(kind, items, storage.revision)
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Lists, whole or in pages: all pages of a list show the objects as they were at its first.
+
+    The last `SNAPSHOTS` lists in pages can be continued; a token of an older one is expired.
+    """
+
+    storage: Storage
+    _snapshots: OrderedDict[int, ObjectList] = field(default_factory=OrderedDict)
+    _numbers: "count[int]" = field(default_factory=count)
+
+    def page(self, request: ApiRequest) -> ObjectList:
+        """Return the objects that a list asks for, at most as many as its limit."""
+        limit = _limit(request.query.get("limit", ""))
+        if token := request.query.get("continue", ""):
+            return self._continued(token, limit, request)
+        found = self._now(request)
+        if not 0 < limit < len(found.items):
+            return found
+        number = next(self._numbers)
+        self._snapshots[number] = found
+        if len(self._snapshots) > SNAPSHOTS:
+            self._snapshots.popitem(last=False)
+        return _page(found, number, 0, limit, request)
+
+    def _now(self, request: ApiRequest) -> ObjectList:
+        kind, selects = request.target.kind, selector_of(request)
+        objects = self.storage.current(kind)
+        prefix = kind.prefix(request.target.namespace)
+        keys = sorted(key for key in objects if key.startswith(prefix))
+        items = [objects[key] for key in keys if selects(objects[key].obj)]
+        return ObjectList(kind, items, self.storage.revision)
+
+    def _continued(self, token: str, limit: int, request: ApiRequest) -> ObjectList:
+        parts = CONTINUE.fullmatch(token)
+        if parts is None:
+            raise bad_request("continue key is not valid")
+        number, start = int(parts["snapshot"]), int(parts["start"])
+        snapshot = self._snapshots.get(number)
+        if snapshot is None:
+            raise StatusError(410, "The provided continue parameter is too old to list the rest.")
+        return _page(snapshot, number, start, limit or len(snapshot.items), request)
+
+
+def _limit(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{0,18}", text):
+        raise bad_request(f"limit: invalid value {text!r}")
+    return int(text or 0)
+
+
+def _page(
+    whole: ObjectList, number: int, start: int, limit: int, request: ApiRequest
+) -> ObjectList:
+    end = start + limit
+    items, left = whole.items[start:end], len(whole.items) - end
+    next_page: Object = {}
+    if left > 0:
+        next_page["continue"] = f"{number}-{end}"
+        # As of the real server, which does not know how many of the rest a selector names.
+        if not (request.query.get("labelSelector") or request.query.get("fieldSelector")):
+            next_page["remainingItemCount"] = left
+    return ObjectList(whole.kind, items, whole.revision, next_page)

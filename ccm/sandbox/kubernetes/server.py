@@ -34,11 +34,11 @@ class SandboxServer:
 
     def __init__(self, *, history: int = WATCH_CACHE_SIZE) -> None:
         self.requests: deque[AuditEvent] = deque(maxlen=AUDIT_LOG_SIZE)
-        self._storage = Storage(STORED_KINDS, history)
+        self.storage = Storage(STORED_KINDS, history)
         self._port = 0
-        bootstrap(Registry(self._storage))
-        self._storage.compact()
-        self._api = ApiHandler(self._storage)
+        bootstrap(Registry(self.storage))
+        self.storage.compact()
+        self._api = ApiHandler(self.storage)
 
     @property
     def url(self) -> str:
@@ -80,12 +80,16 @@ class SandboxServer:
         request = ApiRequest(http)
         if request.path == AUDIT_LOG_PATH:
             return json_response(200, orjson.dumps(list(self.requests)))
+        return await self.answer(request)
+
+    async def answer(self, request: ApiRequest) -> web.StreamResponse:
+        """Log a request of the API and answer it."""
         self.requests.append(request.audit_event())
         return await self._api.handle(request)
 
     def compact(self) -> None:
         """Drop all history: every watch from before now is too old."""
-        self._storage.compact()
+        self.storage.compact()
 
 
 def bootstrap(registry: Registry) -> None:

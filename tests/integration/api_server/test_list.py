@@ -47,3 +47,29 @@ async def test_labels_select(api: Api, term: str, numbers: str) -> None:
     selector, names = await three(api)
     found = await api.get(NODES, labelSelector=f"{selector},{term}")
     assert found.names == [names[int(number) - 1] for number in numbers]
+
+
+async def test_a_limit_makes_pages_of_one_version(api: Api) -> None:
+    case = api.new_name()
+    names = [(await api.new(NODES, metadata={"labels": {"case": case}})).name for _ in range(5)]
+    asked = {"labelSelector": f"case={case}", "limit": 2}
+    first = await api.get(NODES, **asked)
+    assert first.names == names[:2]
+    await api.delete(f"{NODES}/{names[4]}")
+    second = await api.get(NODES, **asked, **{"continue": first.body["metadata"]["continue"]})
+    assert (second.names, second.version) == (names[2:4], first.version)
+    last = await api.get(NODES, **asked, **{"continue": second.body["metadata"]["continue"]})
+    assert last.names == names[4:]
+    assert set(last.body["metadata"]) == {"resourceVersion"}
+    assert (await api.get(NODES, **asked, **{"continue": "nonsense"})).status == 400
+
+
+async def test_a_page_tells_how_many_follow_unless_a_selector_chose(api: Api) -> None:
+    for _ in range(3):
+        await api.new(LEASES)
+    page = await api.get(LEASES, limit=1)
+    whole = await api.get(LEASES)
+    assert page.body["metadata"]["remainingItemCount"] == len(whole.names) - 1
+    chosen = await api.get(LEASES, limit=1, labelSelector="absent!=x")
+    assert chosen.body["metadata"]["continue"]
+    assert "remainingItemCount" not in chosen.body["metadata"]

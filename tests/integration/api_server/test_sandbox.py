@@ -12,8 +12,9 @@ import aiohttp
 import orjson
 import pytest
 
+from ccm.sandbox.kubernetes.reads import SNAPSHOTS
 from ccm.sandbox.kubernetes.server import SandboxServer
-from tests.integration.api_server.client import NODES, Api
+from tests.integration.api_server.client import NAMESPACES, NODES, Api
 from tests.support.deadlines import within
 
 
@@ -76,3 +77,11 @@ async def test_the_process_tells_where_it_is_and_ends_on_sigterm(tmp_path: Path)
             child.send_signal(signal.SIGTERM)
             async with within():
                 assert await child.wait() == 0
+
+
+async def test_an_old_list_cannot_be_continued(api: Api) -> None:
+    first = await api.get(NAMESPACES, limit=1)
+    for _ in range(SNAPSHOTS):
+        await api.get(NAMESPACES, limit=1)
+    late = await api.get(NAMESPACES, **{"continue": first.body["metadata"]["continue"]})
+    assert late.refusal == (410, "Expired")
