@@ -206,22 +206,49 @@ async def check_other_controllers(context: CheckContext) -> Iterable[Finding]:
     namespace = settings.leader_elect_resource_namespace
     pods = await or_none(list_objects(context, f"/api/v1/namespaces/{KUBE_SYSTEM}/pods"))
     leases = await or_none(list_objects(context, leases_path(settings)))
-    found = [*_of_pods(pods or (), settings), *_of_leases(leases or (), settings, now)]
+    found = [*_of_pods(pods or (), settings), *of_leases(leases or (), pods or (), settings, now)]
     sources = {f"Pods in {KUBE_SYSTEM}": pods, f"Leases in {namespace}": leases}
     if hidden := [what for what, listed in sources.items() if listed is None]:
         found.append(not_checked(f"this identity may not list {' and '.join(hidden)}"))
     return found or [ok("there is none")]
 
 
-def _of_leases(leases: Iterable[Json], settings: Settings, now: float) -> Iterator[Finding]:
-    """Leases of other names that look like one of a cloud controller manager."""
-    for lease in (parse_lease(raw, now) for raw in leases):
-        is_other = lease.name != settings.leader_elect_resource_name
-        if lease.is_alive and is_other and UPSTREAM in lease.name:
+def of_leases(
+    leases: Iterable[Json], pods: Iterable[Json], settings: Settings, now: float
+) -> Iterator[Finding]:
+    """Leases of any other name that a cloud controller manager holds, and for which cloud.
+
+    Its name shows it, or the program that renewed it, or the Pod that holds it. What the holder of
+    our own Lease has beside it, for a leader migration, is no other's.
+    """
+    clouds = _clouds_by_pod(pods)
+    read = [parse_lease(raw, now) for raw in leases]
+    own = settings.leader_elect_resource_name
+    ours = {lease.holder for lease in read if lease.name == own and lease.is_alive}
+    for lease in read:
+        if not lease.is_alive or lease.name == own or lease.holder in ours:
+            continue
+        pod, manager = lease.holder.rpartition("_")[0], lease.field_manager
+        is_one = any(UPSTREAM in name for name in (lease.name, manager))
+        if is_one or manager == OUR_FIELD_MANAGER or pod in clouds:
+            cloud = clouds.get(pod)
+            who = f"{lease.holder}{f', for {cloud},' if cloud else ','}"
             yield warning(
-                f"Lease {lease.name} is held by {lease.holder}, which is alive: it acts as well",
+                f"Lease {lease.name} is held by {who} which is alive: it acts as well",
                 "stop it, unless it looks after the nodes of another cloud",
             )
+
+
+def _clouds_by_pod(pods: Iterable[Json]) -> Mapping[str, str]:
+    """The `--cloud-provider` of each Pod of a cloud controller manager; empty if not given."""
+    found = {}
+    for pod in map(KubernetesObject, pods):
+        for container in objects(pod.spec.get("containers")):
+            words = _words(container)
+            names = _programs(words, container)
+            if _is_ours(pod) or any(UPSTREAM in name for name in names):
+                found[pod.name] = _flags(words).get("cloud-provider", "")
+    return found
 
 
 def _of_pods(listed: Iterable[Json], settings: Settings) -> Iterator[Finding]:
@@ -246,10 +273,8 @@ def _is_ours(pod: KubernetesObject) -> bool:
 
 
 def _of_container(pod: str, container: Json, settings: Settings) -> Iterator[Finding]:
-    words = [str(word) for part in ("command", "args") for word in container.get(part) or ()]
-    image = text(container.get("image"))  # its entry point need not stand in the Pod
-    programs = {word.rpartition("/")[2] for word in (*words, image) if not word.startswith("-")}
-    flags = _flags(words)
+    words = _words(container)
+    programs, flags = _programs(words, container), _flags(words)
     cloud = flags.get("cloud-provider", "")
     if any(UPSTREAM in program for program in programs):
         yield _of_upstream(pod, flags, settings)
@@ -259,6 +284,15 @@ def _of_container(pod: str, container: Json, settings: Settings) -> Iterator[Fin
             "it runs cloud controllers of its own",
             "set --cloud-provider=external there",
         )
+
+
+def _words(container: Json) -> list[str]:
+    return [str(word) for part in ("command", "args") for word in container.get(part) or ()]
+
+
+def _programs(words: Sequence[str], container: Json) -> set[str]:
+    image = text(container.get("image"))  # its entry point need not stand in the Pod
+    return {word.rpartition("/")[2] for word in (*words, image) if not word.startswith("-")}
 
 
 def _flags(words: Sequence[str]) -> Mapping[str, str]:

@@ -48,7 +48,8 @@ class Server:
         assert path == NODE
         fields: Json = {
             "f:status": {"f:loadBalancer": {}, "f:conditions": {}},
-            "f:metadata": {"f:labels": {}},
+            "f:metadata": {"f:labels": {}, "f:finalizers": {}},
+            "f:spec": {"f:taints": {}},
         }
         entries = [
             {"manager": "ccm-supervisor", "time": "3", "fieldsV1": fields},
@@ -80,9 +81,11 @@ class Server:
     [
         lambda: patch("/status/loadBalancer", {"ingress": [{"ip": "192.0.2.1"}]}),
         lambda: patch("/metadata/labels/a~1b", "c"),
+        lambda: patch("/metadata/finalizers", ["service.kubernetes.io/load-balancer-cleanup"]),
+        lambda: Merge(NODE, {"metadata": {"uid": "u"}, "spec": {"taints": [{"key": "off"}]}}),
         lambda: condition("False"),
     ],
-    ids=["status", "label", "condition"],
+    ids=["status", "label", "finalizer", "taint", "condition"],
 )
 async def test_a_field_that_another_client_sets_back_is_written_ever_more_seldom(
     make: Any, caplog: pytest.LogCaptureFixture

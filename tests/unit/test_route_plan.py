@@ -39,6 +39,9 @@ X, Y = "10.244.1.0/24", "10.244.2.0/24"
 NEW = created("2030-01-01T00:00:00Z")
 IS_CREATED = with_condition("False", CREATED)
 A = routed("a", X, tweaks=(IS_CREATED, with_addresses("InternalIP 10.0.0.1")))
+ABROAD = node(with_pod_cidrs("10.244.130.0/24"), with_provider_id("x://1"), name="abroad")
+NEWCOMER = node(with_pod_cidrs("10.244.130.0/24"))
+WIDE, NARROW = "10.244.128.0/17", "10.244.130.128/25"
 MADE, FAILED = (
     f"is available, a turn: {CREATED_TEXT}",
     f"is unavailable, a turn: {NOT_CREATED_TEXT}",
@@ -142,6 +145,13 @@ def shown(action: Action) -> str:
             for owners, more in (("b", ""), ("bc", " and 1 more"))
         ),
         pytest.param(
+            [A, ABROAD],
+            [Route(X, "a"), Route(WIDE, "a")],
+            {},
+            [],
+            id="its-way-to-another-clouds-pods",
+        ),
+        pytest.param(
             [routed("a", "10.9.0.0/24", tweaks=(IS_CREATED,))],
             [],
             {},
@@ -170,6 +180,16 @@ def test_a_node_gets_its_routes_and_its_condition(
         pytest.param([A], Route(X, "gone"), [], id="left-to-the-nodes-own-plan"),
         pytest.param([A], Route(Y, "a"), [], id="left-to-the-plan-of-its-target"),
         pytest.param([node(with_pod_cidrs(X))], Route(X, ""), [], id="perhaps-a-new-nodes"),
+        pytest.param([ABROAD], Route(WIDE, "vpn"), [], id="to-another-clouds-pods"),
+        pytest.param([ABROAD], Route(NARROW, "vpn"), [], id="to-a-part-of-another-clouds-pods"),
+        pytest.param([ABROAD], Route(Y, "vpn"), [f"drop {Y}: no such node"], id="beside-them"),
+        pytest.param([NEWCOMER], Route(WIDE, ""), [], id="to-nobody-knows-which"),
+        pytest.param(
+            [ABROAD],
+            Route(WIDE, "gone", is_marked=True),
+            [f"drop {WIDE}: no such node"],
+            id="marked-as-ours",
+        ),
     ],
 )
 def test_a_route_that_leads_nowhere_is_dropped(

@@ -64,9 +64,18 @@ class RouteState:
         return is_ours and not self.why_not(node.name)
 
     def may_delete(self, known: KnownRoute) -> bool:
-        """Whether the route carries our mark, or leads to where only our routes do."""
-        return known.route.is_marked or is_managed(
-            known.network, self.pod_cidrs.limits.cluster_cidrs
+        """Whether the route carries our mark, or leads to where only our routes do.
+
+        What has something in common with a pod CIDR of another cloud's Node, or of one of which
+        nobody knows the cloud, may be a person's way to it.
+        """
+        is_ours = is_managed(known.network, self.pod_cidrs.limits.cluster_cidrs)
+        return known.route.is_marked or (is_ours and not self._may_lead_abroad(known))
+
+    def _may_lead_abroad(self, known: KnownRoute) -> bool:
+        return not known.route.is_blackhole and any(
+            not self.provider_ids.fullmatch(node.provider_id)
+            for node in self.pod_cidrs.nodes_on(known.network)
         )
 
 

@@ -157,6 +157,13 @@ class PodCidrIndex:
 
     def overlapping(self, cidrs: PodCidrs, network: Network) -> list[str]:
         """The other Nodes that have `network` or a part of it."""
+        return sorted(self._names_on(network) - {cidrs.node.name})
+
+    def nodes_on(self, network: Network) -> list[Node]:
+        """All Nodes that have `network` or a part of it, or of which it is a part."""
+        return [self._entries[name].node for name in self._names_on(network)]
+
+    def _names_on(self, network: Network) -> set[str]:
         names: set[str] = set()
         for (version, length), group in self._names.items():
             if version != network.version:
@@ -168,4 +175,4 @@ class PodCidrIndex:
             else:
                 within = (smaller for smaller in group if smaller.overlaps(network))
                 names = names.union(*(group[smaller] for smaller in within))
-        return sorted(names - {cidrs.node.name})
+        return names

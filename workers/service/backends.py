@@ -35,8 +35,14 @@ class Backends:
 def may_be_backend(node: Node, provider_ids: re.Pattern[str]) -> bool:
     """Whether a Node belongs behind the balancers of the cloud with these provider IDs.
 
-    Readiness does not count: a balancer's health check is faster and does not flap with it.
+    Readiness does not count: a balancer's health check is faster and does not flap with it. A Node
+    without a provider ID may be another cloud's, or on no machine of any.
     """
+    return bool(node.provider_id) and _may_become_backend(node, provider_ids)
+
+
+def _may_become_backend(node: Node, provider_ids: re.Pattern[str]) -> bool:
+    """Whether it is a backend once its provider ID is known."""
     is_leaving = node.is_being_deleted or any(
         taint.get("key") == TO_BE_DELETED_TAINT for taint in node.taints
     )
@@ -74,12 +80,12 @@ class BackendSet:
     def update(self, name: str, node: Node | None) -> None:
         """Take in a Node that was added or changed, or deleted when it is None."""
         self._nodes.pop(name, None)
-        backend = node if node and may_be_backend(node, self._provider_ids) else None
-        if backend:
-            self._identities[name] = self._identity(backend)
+        may_become_one = node is not None and _may_become_backend(node, self._provider_ids)
+        if node and may_be_backend(node, self._provider_ids):
+            self._identities[name] = self._identity(node)
         else:
             self._identities.pop(name, None)
-        if backend and backend.is_uninitialized:
+        if node and may_become_one and node.is_uninitialized:
             self._initializing.setdefault(name, time.monotonic())
         else:
             self._initializing.pop(name, None)
@@ -111,7 +117,8 @@ class BackendSet:
 
         Where they are fewer than the others, none is: a kubelet may register its Node ever again.
         """
-        if 2 * len(self._initializing) < len(self._identities):
+        to_come = self._initializing.keys() - self._identities.keys()
+        if 2 * len(self._initializing) < len(self._identities) + len(to_come):
             return float("-inf")
         newest = max(self._initializing.values(), default=float("-inf"))
         return newest + self._timings.node_initialization_limit

@@ -155,8 +155,8 @@ def _zones_said(label: str) -> frozenset[str]:
 def _no_volume(answer: Gone) -> Reject:
     return Reject(
         "VolumeNotFound",
-        f"Not labelled, because there is no such volume: {answer.evidence}. If its ID is wrong, "
-        "delete this PersistentVolume and create it again with the right one",
+        f"Not labelled, because this account has no such volume: {answer.evidence}. If another "
+        "account has it, nothing is wrong: its own controller labels it. Else check the ID",
         may_pass=True,
     )
 

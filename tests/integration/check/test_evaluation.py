@@ -10,7 +10,7 @@ import pytest
 from ccm.checks import api_server, cloud, flags, host, permissions
 from ccm.checks.cloud_budget import BudgetEvidence, evaluate_budget
 from ccm.checks.finding import Finding, abbreviate
-from ccm.checks.leaders import ObservedLease, evaluate_lease, parse_lease
+from ccm.checks.leaders import ObservedLease, evaluate_lease, of_leases, parse_lease
 from ccm.cloud.interface import Quota
 from ccm.controllers import ROUTE
 from ccm.errors import CloudError, Denied, NotImplementedByProvider, Refused, Throttled
@@ -185,6 +185,55 @@ def test_the_field_manager_of_a_lease_is_the_last_program_that_renewed_it() -> N
     ]
     lease = parse_lease({"metadata": {"managedFields": managed}}, 0.0)
     assert lease.field_manager == "ccm-supervisor"
+
+
+def lease(name: str, holder: str, manager: str = "") -> dict[str, Any]:
+    """One that `manager` renewed 3 s before the second 10."""
+    spec = {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": 15,
+        "renewTime": "1970-01-01T00:00:07Z",
+    }
+    renewal = {"time": "1970-01-01T00:00:07Z", "fieldsV1": {"f:spec": {"f:renewTime": {}}}}
+    managed = [{"manager": manager, **renewal}] if manager else []
+    return {"metadata": {"name": name, "managedFields": managed}, "spec": spec}
+
+
+OTHER = OURS.replace("host-1", "other-1")
+POD = {
+    "metadata": {"name": "other-1"},
+    "spec": {
+        "containers": [
+            {
+                "command": ["/bin/nimbus-cloud-controller-manager"],
+                "args": ["--cloud-provider=nimbus"],
+            }
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("leases", "pods", "found"),
+    [
+        ([lease("ccm-b", OTHER, "ccm-supervisor")], [], [f"Lease ccm-b is held by {OTHER}, which"]),
+        ([lease("b", OTHER, "nimbus-cloud-controller-manager")], [], ["Lease b is held by"]),
+        ([lease("my-cloud-controller-manager", OTHER)], [], ["Lease my-cloud-controller-manager"]),
+        ([lease("b", OTHER)], [POD], [f"Lease b is held by {OTHER}, for nimbus, which is alive"]),
+        ([lease("b", OTHER)], [], []),
+        ([lease("kube-scheduler", OTHER, "kube-scheduler")], [], []),
+        ([lease("migration", OURS, "ccm-supervisor")], [], []),
+    ],
+    ids=["ours", "by its program", "by its name", "by its Pod", "unknown", "scheduler", "second"],
+)
+def test_a_lease_of_any_name_that_another_controller_manager_holds_is_found(
+    leases: list[Any], pods: list[Any], found: list[str]
+) -> None:
+    """MC65: two supervisors with Leases of their own found nothing of each other."""
+    own = lease("cloud-controller-manager", OURS, "ccm-supervisor")
+    messages = [one.message for one in of_leases([own, *leases], pods, Settings(), 10.0)]
+    assert len(messages) == len(found)
+    assert all(part in message for part, message in zip(found, messages, strict=True))
 
 
 # The cloud.

@@ -141,3 +141,13 @@ async def test_a_newer_node_on_the_machine_of_another_gets_no_route() -> None:
         w.cluster.remove("Node", "victim")
         await w.settle()
         assert w.cloud.routes == {B4: "victim", C4: "c"}
+
+
+async def test_a_persons_way_to_another_clouds_pods_stays() -> None:
+    """MC56: it was of no Node. What is beside it and of no Node goes."""
+    abroad = routed("abroad", "10.244.130.0/24", tweaks=(with_provider_id("other://1"),))
+    async with world(routed("a", A4), abroad) as w:
+        w.cloud.put("10.244.128.0/17", "vpn")
+        w.cloud.put(C4, "gone")
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "a", "10.244.128.0/17": "vpn"}

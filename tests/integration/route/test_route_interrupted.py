@@ -179,6 +179,8 @@ def check(end: Observed) -> None:
 
 
 def has_a_reason(end: Observed, network: Network, state: RouteState) -> bool:
-    """A Node claims it, or its target has a claim that nobody can read."""
+    """A Node claims it or, of another cloud, a part; or its target's claim cannot be read."""
     owner: PodCidrs | None = state.pod_cidrs.get(end.routes[network])
-    return bool(state.pod_cidrs.nodes_with(network) or (owner and owner.unreadable))
+    on_it = state.pod_cidrs.nodes_on(network)
+    is_claimed = any(not PROVIDER_IDS.fullmatch(node.provider_id) for node in on_it)
+    return bool(state.pod_cidrs.nodes_with(network) or is_claimed or (owner and owner.unreadable))

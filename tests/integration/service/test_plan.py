@@ -98,7 +98,7 @@ def test_why_a_service_has_no_balancer_of_ours_is_reported(tweak: Tweak, message
 
 
 def bare(raw: dict[str, object]) -> None:
-    raw.update(spec={}, status={})
+    raw.update(spec={"providerID": "fake://1"}, status={})
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def bare(raw: dict[str, object]) -> None:
         # Readiness is no predicate: upstream defines one that only its tests use.
         pytest.param([bare], True, id="SN16-empty"),
         pytest.param([ready("True")], True, id="SN16-ready"),
-        pytest.param([ready("True"), NO_PROVIDER_ID], True, id="SN16-no-provider-id"),
+        pytest.param([ready("True"), NO_PROVIDER_ID], False, id="SN16-no-provider-id"),
         pytest.param([NOT_READY], True, id="SN16-not-ready"),
         pytest.param([EXCLUDED], False, id="SN17-empty"),
         pytest.param([labelled({EXCLUDE_LABEL: "false"})], True, id="SN17-false"),

@@ -207,6 +207,7 @@ MAY_PASS = ("VolumeNotFound", "ZoneNotFound")
     ("tweaks", "answer", "reason", "words"),
     [
         pytest.param([], Gone("404"), "VolumeNotFound", "404", id="no-such-volume"),
+        pytest.param([], Gone("404"), "VolumeNotFound", "If another account has it", id="MC61"),
         pytest.param([], place(), "ZoneNotFound", "by hand", id="no-zone"),
         pytest.param([], place("", ""), "ZoneNotFound", "by hand", id="empty-zones"),
         pytest.param(
