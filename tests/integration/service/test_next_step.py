@@ -32,7 +32,7 @@ from workers.timings import Timings
 from .objects import being_deleted, finalized, service, spec, typed, with_status, with_uid
 
 NOW = 10_000.0
-IDENTITY = ("n1", "fake://n1", ())
+IDENTITY = ("n1", "fake://n1", "10.0.0.1", "", False)
 BACKENDS, OTHERS = Backends(("n1",), frozenset([IDENTITY])), Backends((), frozenset())
 TIMINGS = Timings()
 OURS = Capabilities(("ours",), list(Feature), timings=TIMINGS)
