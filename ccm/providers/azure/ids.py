@@ -11,7 +11,7 @@ SCHEME = "azure"
 PROVIDER_IDS = re.compile(rf"{SCHEME}://.*", re.IGNORECASE)
 COMPUTE, NETWORK = "Microsoft.Compute", "Microsoft.Network"
 
-_PART = r"[^/\s?#%]+"
+_PART = r"(?!\.+(?:/|$))[^/\s?#%]+"  # and no way up
 _ID = re.compile(
     rf"/subscriptions/({_PART})/resourceGroups/({_PART})/providers/({_PART})((?:/{_PART}/{_PART})+)",
     re.IGNORECASE,

@@ -48,10 +48,13 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         return ["Microsoft.Compute/virtualMachines/read of the subscription"] if lacks else []
 
     async def read(self, nodes: Sequence[Node]) -> Machines:
-        """The machines of the cluster's group, and of those that provider IDs name."""
+        """The machines of the cluster's group, and of those that provider IDs name: old Nodes'
+        first, as who registers new ones may name groups without end.
+        """
         group = self._config.resource_group.lower()
-        scopes = [ids.scope_of(ids.machine_of(node.provider_id)) for node in nodes]
-        more = sorted({scope.group for scope in scopes if scope} - {group})
+        oldest = sorted(nodes, key=lambda node: node.age_order)
+        scopes = [ids.scope_of(ids.machine_of(node.provider_id)) for node in oldest]
+        more = [*dict.fromkeys(one.group for one in scopes if one and one.group != group)]
         return await self.reader.read([group, *more[:MOST_GROUPS]])
 
     async def find(self, node: Node, listing: Machines) -> Sequence[Machine] | Answer:

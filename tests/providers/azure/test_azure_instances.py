@@ -74,6 +74,13 @@ async def test_scale_sets_and_single_machines_are_in_one_cluster(lab: Lab) -> No
         pytest.param("aws:///a/i-1", {}, "of another cloud", id="another cloud"),
         pytest.param("azure://somewhere", {}, "names no virtual machine", id="no machine"),
         pytest.param(
+            f"azure:///subscriptions/{SUBSCRIPTION}/resourceGroups/../providers/Microsoft.Compute"
+            "/virtualMachines/node-1",
+            {},
+            "names no virtual machine",
+            id="dots",
+        ),
+        pytest.param(
             f"azure://{path_of('virtualMachines', 'a').replace(SUBSCRIPTION, '9')}",
             {},
             "of another subscription",
@@ -312,6 +319,21 @@ async def test_a_machine_of_another_group_belongs_by_its_network(lab: Lab) -> No
     cloud = await Started(lab.config(vnetName=None)).start()
     await cloud.known(host(far))
     assert "does not belong to this cluster" in await cloud.why(host(near))
+
+
+async def test_nodes_that_name_groups_without_end_keep_no_older_one_from_its_own(
+    lab: Lab, cloud: Started
+) -> None:
+    near = host(lab.add_machine("near", OTHER_GROUP))
+    near.raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    bad = []
+    for number in range(20):
+        group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/a-{number}/providers"
+        made = node(f"bad-{number}", f"azure://{group}/Microsoft.Compute/virtualMachines/x")
+        made.raw["metadata"]["creationTimestamp"] = "2026-02-01T00:00:00Z"
+        bad.append(made)
+    answers = await cloud.describe(*bad, near)
+    assert isinstance(answers["near"], Instance), answers["near"]
 
 
 async def test_public_addresses_are_read_in_one_list(lab: Lab, cloud: Started) -> None:

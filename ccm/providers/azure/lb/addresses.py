@@ -9,10 +9,13 @@ from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.ids import NETWORK, Scope, id_of, name_of, properties_of, same
+from ccm.providers.azure.lb.annotations import PREFIX, Annotations
 from ccm.providers.azure.lb.names import CLUSTER_TAGS, DNS_TAGS, SERVICE_TAGS
 from ccm.providers.azure.lb.plan import covers
 from ccm.providers.azure.lb.request import BalancerRequest
 from ccm.providers.azure.shared_writes import SharedResource
+
+RESERVED_TAGS = frozenset((*CLUSTER_TAGS, *SERVICE_TAGS, *DNS_TAGS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ class PublicAddresses:
         if is_new or services_of(record):
             users = services_of(record)
             users += [] if any(same(one, service) for one in users) else [service]
-            tags = {**self._config.resource_tags, **annotations.pairs("pip-tags")}
+            tags = {**self._config.resource_tags, **_tags_of(annotations)}
             wanted["tags"] = tags | {SERVICE_TAGS[0]: ",".join(users)}
         if is_new:
             wanted["tags"][CLUSTER_TAGS[0]] = self._cluster
@@ -203,6 +206,15 @@ class PublicAddresses:
     def _path(self, request: BalancerRequest, name: str) -> str:
         scope = self._config.network_scope(self._group_of(request))
         return scope.id(NETWORK, "publicIPAddresses", name)
+
+
+def _tags_of(annotations: Annotations) -> dict[str, str]:
+    """Those that a Service asks for, without those that show whose an address is."""
+    found = annotations.pairs("pip-tags")
+    for key in [one for one in found if one.lower() in RESERVED_TAGS]:
+        del found[key]
+        annotations.warnings.append(f"annotation {PREFIX}pip-tags: {key} is a controller's tag")
+    return found
 
 
 def _is_asked(record: Json, name: str, ip: str) -> bool:

@@ -64,6 +64,7 @@ class AzureLoadBalancers:
         path = group.id(ids.NETWORK, "networkSecurityGroups", config.security_group_name)
         self._group = SharedResource(api, "SecurityGroup", path, None)
         self._addresses = PublicAddresses(api, config, cluster, restricts)
+        self._shares = not restricts
         self._members = Members(api, config, self._read_interfaces)
         self._balancers = SharedRead(self._read_balancers)
         self._machines = SharedRead(self._read_machines)
@@ -112,7 +113,8 @@ class AzureLoadBalancers:
             machines = (await self._machines()).records
             addresses = {one for machine in machines for one in machine.private}
         with suppress(Refused):
-            addresses |= {*additional_ips(Annotations(service.annotations))}
+            more = additional_ips(Annotations(service.annotations))
+            addresses |= {*more} - await self._of_others(balancers, names) if more else set()
         await self._open(None, addresses, (), plan.ports_of_others(balancers, names, frontends), [])
         for is_internal, balancer in balancers.items():
             if own_frontends(balancer, names) or plan.has_parts(balancer, names):
@@ -145,6 +147,9 @@ class AzureLoadBalancers:
         )
         balancers, machines, listed = reads
         before = [one for found in balancers.values() for one in own_frontends(found, names)]
+        if more := additional_ips(request.annotations):
+            for ip in sorted({*more} & await self._of_others(balancers, names)):
+                raise Refused(f"{ip} is the address of another Service")
         public = {
             family: await self._addresses.ensure(request, family, listed)
             for family in request.public
@@ -180,6 +185,7 @@ class AzureLoadBalancers:
             public={family: ids.id_of(one) for family, one in public.items()},
             subnet=f"{self._config.vnet_id}/subnets/{request.subnet}",
             zones=await self._addresses.zones() if has_new else (),
+            shares=self._shares,
         )
 
     async def _write(self, planned: BalancerPlan, there: Json | None) -> Json:
@@ -294,6 +300,19 @@ class AzureLoadBalancers:
         is_public = any("publicIPAddress" in ids.properties_of(one) for one in frontends)
         listed = await self._addresses.list(_group_of(service)) if is_public else ()
         return _addresses_in(frontends, listed)
+
+    async def _of_others(self, balancers: Balancers, names: Names) -> set[str]:
+        """The addresses of all frontends that are not this Service's."""
+        frontends = [
+            one
+            for balancer in balancers.values()
+            for one in objects(ids.properties_of(balancer).get(plan.FRONTENDS))
+            if one not in own_frontends(balancer, names)
+        ]
+        public = [ids.key_of(ids.properties_of(one).get("publicIPAddress")) for one in frontends]
+        groups = sorted({scope.group for one in public if (scope := ids.scope_of(one))})
+        listed = [one for group in groups for one in await self._addresses.list(group)]
+        return {*_addresses_in(frontends, listed)}
 
     def _empty(self) -> Json:
         tags = self._config.resource_tags

@@ -46,6 +46,7 @@ class BalancerPlan:
     public: Mapping[str, str] = field(default_factory=dict)
     subnet: str = ""
     zones: Sequence[str] = ()
+    shares: bool = True  # frontends with other Services
 
     def apply(self, balancer: Json) -> None:
         """Raises `Refused` for what a load balancer cannot take, `NoRoom` for too many rules."""
@@ -59,6 +60,8 @@ class BalancerPlan:
         for family in self.request.families:
             frontend = self._frontend(family)
             if shared := self.shared_frontend(balancer, family):
+                if not self.shares:
+                    raise Refused(f"frontend {text(shared.get('name'))} is another Service's")
                 frontend_id = id_of(shared)
             else:
                 frontends.append(frontend)

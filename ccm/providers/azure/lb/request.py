@@ -1,11 +1,20 @@
 """What a Service asks of its load balancer, as Resource Manager has it; nothing in here acts."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    collapse_addresses,
+    ip_address,
+    ip_network,
+)
 
 from ccm.errors import Refused
-from ccm.model.cloud import Network
+from ccm.model.cloud import Network, read_network
 from ccm.model.objects import Json, text
 from ccm.model.service import SOURCE_RANGES, Service, ServicePort
 from ccm.providers.azure.config import SHARED, AzureConfig
@@ -20,6 +29,9 @@ LEAST_IDLE, MOST_IDLE = 4, 100  # minutes
 LEAST_INTERVAL, LEAST_PROBES = 5, 2
 MOST_PROBE_SECONDS = 120
 PROBE_PATH = "/"
+SERVICE_TAG = re.compile(r"[A-Za-z0-9.*]{1,80}")
+MOST_SERVICE_TAGS = 50
+INNER = [*map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +259,21 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
 
 def additional_ips(annotations: Annotations) -> list[str]:
     """Public addresses of someone else's load balancer that kube-proxy is to serve."""
-    found = annotations.items("additional-public-ips")
+    key, found = f"{PREFIX}additional-public-ips", annotations.items("additional-public-ips")
     try:
-        return [str(ip_address(one)) for one in found]
+        addresses = [ip_address(one) for one in found]
     except ValueError as wrong:
-        raise Refused(f"annotation {PREFIX}additional-public-ips: {wrong}") from wrong
+        raise Refused(f"annotation {key}: {wrong}") from wrong
+    for one in addresses:  # of a machine, ports would be open
+        if _is_inner(one):
+            raise Refused(f"annotation {key}: {one} is not a public address")
+    return [str(one) for one in addresses]
+
+
+def _is_inner(ip: IPv4Address | IPv6Address) -> bool:
+    """Whether it may be a machine's own."""
+    is_special = ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified
+    return is_special or any(ip in one for one in INNER)
 
 
 def _public(annotations: Annotations, family: str, *, is_dual: bool) -> PublicAddress:
@@ -300,6 +322,11 @@ def _sources(
         raise Refused(f"annotation {PREFIX}allowed-ip-ranges: there are source ranges as well")
     if ranges and tags:
         annotations.warnings.append("source ranges and allowed-service-tags both let clients in")
+    for one in tags:
+        if not (SERVICE_TAG.fullmatch(one) or read_network(one)):
+            raise Refused(f"annotation {PREFIX}allowed-service-tags: {one!r} is not a service tag")
+    if len(tags) > MOST_SERVICE_TAGS:  # each is a rule of the group that all Services share
+        raise Refused(f"annotation {PREFIX}allowed-service-tags: more than {MOST_SERVICE_TAGS}")
     networks = ranges + allowed
     if not tags and not networks and not is_internal:
         tags = [INTERNET]
