@@ -28,6 +28,7 @@ PARTS = (
     "many",
     "large",
     "huge",
+    "tenants",
     "aws",
     "openstack",
 )

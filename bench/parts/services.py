@@ -30,7 +30,7 @@ async def measure(plan: Plan) -> Measured:
     ):
         watch, joiner = Watch(place, controller, number), f"vm-{number + 1}"
         rows.append(await watch.row("Services made", lambda: add_services(place, plan.services)))
-        rows.append(await watch.row("a node joins", lambda: _join(place, joiner)))
+        rows.append(await watch.row("a node joins", lambda: join(place, joiner)))
         rows.append(await watch.row("it leaves", lambda: _leave(place, joiner)))
         compared = [await watch.restarted(), await watch.started_again()]
     broken = [
@@ -125,7 +125,7 @@ async def add_services(place: Site, number: int) -> None:
     await until_so("every Service has an address", have_addresses, pause=0.25)
 
 
-async def _join(place: Site, name: str) -> None:
+async def join(place: Site, name: str) -> None:
     await place.add_machines(1, int(name.removeprefix("vm-")))
     await place.kube.post("/api/v1/nodes", kubelets_node(name))
 
