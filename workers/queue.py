@@ -16,7 +16,7 @@ from ccm import metrics
 from ccm.background import call_later
 from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
-from ccm.model.objects import Json
+from ccm.model.status import PendingObjects, RecentDecision
 from ccm.redaction import safe_text
 
 log = logging.getLogger(__name__)
@@ -270,7 +270,7 @@ class ReconcileLog:
         """The last decision on `key`, if it is not too long ago."""
         return self._decisions.get(key)
 
-    def recent(self, now: float) -> list[Json]:
+    def recent(self, now: float) -> list[RecentDecision]:
         """The last failures and recoveries, newest first; `now` is monotonic."""
         return [
             {"key": key, "what": what, "why": why, "seconds_ago": round(now - at, 1)}
@@ -281,7 +281,7 @@ class ReconcileLog:
         """Some pending keys and why."""
         return {key: group.why for key, group in islice(self._pending.items(), count)}
 
-    def groups(self, now: float) -> list[Json]:
+    def groups(self, now: float) -> list[PendingObjects]:
         """The reasons that most pending keys share, failures first; `now` is monotonic."""
         largest = heapq.nlargest(
             GROUPS_SHOWN, self._groups.values(), key=lambda it: (it.is_failure, len(it.keys))

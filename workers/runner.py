@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ccm import metrics
 from ccm.background import start_task
@@ -40,6 +40,7 @@ from ccm.errors import (
 from ccm.kube.events import Event
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
+from ccm.model.status import WorkerReport
 from ccm.processes import resident_bytes
 from workers.controller import Controller, ControllerContext, Result
 from workers.queue import ReconcileLog
@@ -302,13 +303,13 @@ class Runner:
         numbers: Numbers = {metrics.WORKER_CPU_SECONDS.name: [[[], round(time.process_time(), 3)]]}
         for counters in self._counter_sets:
             numbers |= counters.export()
-        return Heartbeat(self.status(), numbers)
+        return Heartbeat({**self.status()}, numbers)
 
-    def status(self) -> Json:
+    def status(self) -> WorkerReport:
         """What `ccm-supervisor status` shows of this worker."""
         queue, now = self._queue, asyncio.get_running_loop().time()
         gate = self._connection.gate
-        return {
+        report: WorkerReport = {
             "queue": {
                 "ready": len(queue),
                 "parked": len(queue.parked),
@@ -331,8 +332,9 @@ class Runner:
             "events_waiting": self._context.recorder.waiting,
             "cloud_outage": gate.outage(),
             "cloud_calls": {f"{op} {result}": n for (op, result), n in gate.calls.items()},
-            **self._controller.status(),
         }
+        report.update(cast("WorkerReport", self._controller.status()))
+        return report
 
     async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
         """A part that fails ends the worker in order; the supervisor starts it again."""

@@ -5,8 +5,9 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 LINE_SIZE_LIMIT = 4 << 20  # bytes
 LINE_TIMEOUT = 5.0  # seconds a peer may take for its line
 
-Answer = Callable[[Json], Awaitable[Json]]
+Answer = Callable[[Json], Awaitable[Mapping[str, Any]]]
 
 
 class NotRunning(Exception):
@@ -69,7 +70,7 @@ class ControlServer:
             return "only the supervisor's own user and root may ask"
         return request if isinstance(request, dict) else "that is not a JSON object"
 
-    async def _reply(self, request: Json | str) -> Json:
+    async def _reply(self, request: Json | str) -> Mapping[str, Any]:
         if isinstance(request, str):
             return {"error": request}
         try:

@@ -14,7 +14,9 @@ from ccm.bus.paths import SOCKET_PATH_LIMIT, RuntimePaths
 from ccm.checks.context import CheckContext, once
 from ccm.checks.finding import Finding, failed, ok, warning
 from ccm.directories import check_trusted
-from ccm.model.objects import Json, mapping
+from ccm.model.conform import conform
+from ccm.model.objects import Json
+from ccm.model.status import Status
 from ccm.settings import Settings, default_runtime_dir
 from ccm.supervisor.deletion_state import read_state
 from ccm.supervisor.https.server import MAX_CONNECTIONS
@@ -30,12 +32,12 @@ FILES_PER_WORKER = 6  # in the supervisor: sentinel, pipes, its connection on th
 class ObservedRuntime:
     """The runtime directory as we find it.
 
-    `holder` is the process that has the lock; `status` what it answers, empty for nothing.
+    `holder` is the process that has the lock; `status` what it answers, None for nothing.
     """
 
     directory: Path
     holder: str = ""
-    status: Json | None = None
+    status: Status | None = None
 
     @property
     def is_running(self) -> bool:
@@ -44,7 +46,7 @@ class ObservedRuntime:
 
     @property
     def is_leader(self) -> bool:
-        return bool(mapping(mapping(self.status).get("leader")).get("is_leader"))
+        return self.status is not None and self.status["leader"]["is_leader"]
 
 
 @once
@@ -58,7 +60,8 @@ def observe_runtime(directory: str) -> ObservedRuntime:
     """The same, blocking; makes and changes nothing."""
     paths = RuntimePaths(Path(directory).absolute())
     holder = _lock_holder(paths.lock)
-    return ObservedRuntime(paths.directory, holder, _status(paths.control) if holder else None)
+    answer = _status(paths.control) if holder else None
+    return ObservedRuntime(paths.directory, holder, conform(Status, answer) if answer else None)
 
 
 def _lock_holder(lock: Path) -> str:

@@ -8,14 +8,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import click
 import orjson
 
 from ccm.cli.reporting import Group, example, fail, reported, say, show
 from ccm.controllers import EXPLAINED
+from ccm.model.conform import conform
 from ccm.model.objects import Json, Node, mapping, objects, text
+from ccm.model.status import Status
 
 CONTAINER = "ccm-supervisor"
 
@@ -156,8 +157,9 @@ def show_replicas(cluster: Cluster) -> None:
     pods.sort(key=lambda pod: (not is_held_by(pod, holder), name_of(pod)))
     with ThreadPoolExecutor() as threads:
         replicas = [*threads.map(lambda pod: status_of(cluster, pod), pods)]
-    for problem in objects(replicas[0].get("problems"))[:1] if replicas else ():
-        say(f"{problem['severity']}: {problem['sentence']}")
+    if replicas and not isinstance(replicas[0], str):
+        for problem in replicas[0]["problems"][:1]:
+            say(f"{problem['severity']}: {problem['sentence']}")
     rows = [[*_row(pod, status)] for pod, status in zip(pods, replicas, strict=True)]
     columns = [
         Column("pod"),
@@ -174,27 +176,26 @@ def show_replicas(cluster: Cluster) -> None:
     )
 
 
-def status_of(cluster: Cluster, pod: Json) -> Json:
-    """A replica's status, or the `error` why there is none."""
+def status_of(cluster: Cluster, pod: Json) -> Status | str:
+    """A replica's status, or why there is none."""
     done = cluster.run(*cluster.exec_words(name_of(pod)), "status", "-o", "json")
     if done.returncode:
-        return {"error": done.stderr.decode(errors="replace").strip()}
-    return mapping(orjson.loads(done.stdout))  # type: ignore[return-value]
+        return done.stderr.decode(errors="replace").strip()
+    return conform(Status, orjson.loads(done.stdout))
 
 
-def _row(pod: Json, status: Json) -> Iterator[str]:
+def _row(pod: Json, status: Status | str) -> Iterator[str]:
     yield name_of(pod)
-    if "error" in status:
-        yield f"no answer: {status['error']}"
+    if isinstance(status, str):
+        yield f"no answer: {status}"
         yield from ("-", text(mapping(pod.get("spec")).get("nodeName")), "-", "-")
         return
-    is_leader = mapping(status.get("leader")).get("is_leader") is True
-    yield "leader" if is_leader else "standby"
-    yield str(len(objects(status.get("problems"))))
+    yield "leader" if status["leader"]["is_leader"] else "standby"
+    yield str(len(status["problems"]))
     yield text(mapping(pod.get("spec")).get("nodeName"))
-    yield text(status.get("version"))
-    workers: list[Any] = objects(status.get("workers"))
-    running = sum(worker.get("state") in ("running", "standby", "skipped") for worker in workers)
+    yield status["version"]
+    workers = status["workers"]
+    running = sum(worker["state"] in ("running", "standby", "skipped") for worker in workers)
     yield f"{running} of {len(workers)} up"
 
 

@@ -14,6 +14,8 @@ from ccm.cli.completion import workers
 from ccm.cli.reporting import Group, example, fail, inherited, output_option, say, say_document
 from ccm.durations import format_duration
 from ccm.errors import ExitCode
+from ccm.model.conform import conform
+from ccm.model.status import DeletionStatus, Status
 from ccm.settings import default_runtime_dir
 from ccm.supervisor.deletion_state import why_blocked
 
@@ -50,15 +52,14 @@ wait_option = click.option(
 )
 
 
-def wait_until(
-    runtime_dir: str, is_done: Callable[[dict[str, Any] | None], bool], what: str
-) -> None:
+def wait_until(runtime_dir: str, is_done: Callable[[Status | None], bool], what: str) -> None:
     """Ask for the status until `is_done` (of None without an answer); fail after `WAIT_LIMIT`."""
     deadline = time.monotonic() + WAIT_LIMIT
     socket = RuntimePaths(Path(runtime_dir).absolute()).control
     while True:
         try:
-            status = ask(socket, {"command": "status"}, ANSWER_TIMEOUT)
+            answer = ask(socket, {"command": "status"}, ANSWER_TIMEOUT)
+            status = conform(Status, answer)
         except NotRunning:
             status = None
         if is_done(status):
@@ -88,22 +89,23 @@ def restart(worker: str, wait: bool, runtime_dir: str) -> None:
 
     Reconciles in flight finish; no other worker is affected.
     """
-    before = _processes(answer_of(runtime_dir, "status"), worker)
+    before = _processes(conform(Status, answer_of(runtime_dir, "status")), worker)
     say(answer_of(runtime_dir, "restart", worker=worker)["ok"])
 
-    def is_replaced(status: dict[str, Any] | None) -> bool:
-        state, pid, successor = _processes(status or {}, worker)
+    def is_replaced(status: Status | None) -> bool:
+        state, pid, successor = _processes(status, worker)
         return state in WORKING and successor is None and pid not in (None, before[1])
 
     if wait:
         wait_until(runtime_dir, is_replaced, f"{worker} runs in a new process")
 
 
-def _processes(status: dict[str, Any], worker: str) -> tuple[Any, Any, Any]:
-    """State, process and successor of this worker; None for what there is not."""
-    found = [one for one in status.get("workers", ()) if one["name"] == worker]
-    about = found[0] if found else {}
-    return about.get("state"), about.get("pid"), about.get("successor_pid")
+def _processes(status: Status | None, name: str) -> tuple[str, int | None, int | None]:
+    """State, process and successor of this worker; nothing for what there is not."""
+    for worker in status["workers"] if status else ():
+        if worker["name"] == name:
+            return worker["state"], worker["pid"], worker["successor_pid"]
+    return "", None, None
 
 
 @click.command(epilog=example("ccm-supervisor scale node 3"))
@@ -149,7 +151,7 @@ def deletions(context: click.Context, output: str, runtime_dir: str) -> None:
     if context.invoked_subcommand is None:
         answer = answer_of(runtime_dir, "deletions", action="show")
         if output == "text":
-            say(*_deletions_lines(answer))
+            say(*_deletions_lines(conform(DeletionStatus, answer)))
         else:
             say_document("deletions/v1", answer, output)
 
@@ -172,10 +174,10 @@ def allow(runtime_dir: str) -> None:
     say(answer_of(runtime_dir, "deletions", action="allow")["ok"])
 
 
-def _deletions_lines(status: dict[str, Any]) -> Iterator[str]:
-    if status["standby"]:
-        yield f"this replica deletes nothing ({status['standby']}); below is what it knows itself"
-    yield from [*why_blocked(status)] or ["not frozen" if status["standby"] else "allowed"]
+def _deletions_lines(status: DeletionStatus) -> Iterator[str]:
+    if standby := status.get("standby"):
+        yield f"this replica deletes nothing ({standby}); below is what it knows itself"
+    yield from [*why_blocked(status)] or ["not frozen" if standby else "allowed"]
     counts, budget = status["counts"], status["budget"]
     window = format_duration(budget["window_seconds"])
     yield f"budget: {budget['left']} of {budget['limit']} left in {window}"

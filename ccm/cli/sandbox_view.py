@@ -2,14 +2,14 @@
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
 from ccm.cli.fitting import COMMENT, WIDE, Cell, Column, Fitted, Rows
 from ccm.cli.status_view import budget_table, problems_view, workers_table
+from ccm.model.status import Status
 from ccm.printable import printable, printable_values
 from ccm.sandbox.cluster import Sandbox
 from ccm.sandbox.components import default_directory
@@ -28,15 +28,15 @@ NODE_COLUMNS = (
 
 
 def view(
-    sandbox: Sandbox, status: Mapping[str, Any], story: Sequence[str], tips: Sequence[str] = ()
+    sandbox: Sandbox, answer: Status | None, story: Sequence[str], tips: Sequence[str] = ()
 ) -> Fitted:
     """Everything at once, top down: nodes, workers, budget, what happened, what to try.
 
     `tips` are a title and lines in place of the `hints` for a sandbox.
     """
-    status = printable_values(status)
     parts: list[Text | Rows] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
-    if "error" not in status:
+    if answer:
+        status: Status = printable_values(answer)
         parts += [workers_table(status), *problems_view(status), budget_table(status)]
     newest_first = [(printable(line),) for line in reversed(story)]
     parts.append(Rows("Scenario, newest first", [Column("")], newest_first, most=MAX_STORY))

@@ -19,6 +19,8 @@ from ccm.cli.reporting import (
     show,
 )
 from ccm.controllers import EXPLAINED
+from ccm.model.conform import conform
+from ccm.model.status import STATUS_SCHEMA, Explanation, WorkerExplanation
 from ccm.supervisor.https.status_html import ago, duration, until
 
 WATCH_INTERVAL = 1.0  # seconds
@@ -41,7 +43,7 @@ def _show(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
 
         show(Whole(status_view(ask())))
     else:
-        say_document("status/v1", ask(), output)
+        say_document(STATUS_SCHEMA, ask(), output)
 
 
 def _watch(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
@@ -55,7 +57,7 @@ def _watch(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
                 time.sleep(WATCH_INTERVAL)
                 live.update(Fitted(status_view(ask())), refresh=True)
     while True:
-        say_document("status/v1", ask(), output, on_one_line=True)
+        say_document(STATUS_SCHEMA, ask(), output, on_one_line=True)
         time.sleep(WATCH_INTERVAL)
 
 
@@ -85,7 +87,7 @@ def explain(kind: str, name: str, namespace: str, output: str, runtime_dir: str)
         name = f"{namespace}/{name}"
     answer = answer_of(runtime_dir, "explain", kind=kind, name=name)
     if output == "text":
-        say(*_explanation(answer))
+        say(*_explanation(conform(Explanation, answer)))
     else:
         say_document("explain/v1", answer, output)
     if not any(worker.get("exists") for worker in answer["workers"]):
@@ -107,7 +109,7 @@ def _object(kind: str, name: str) -> tuple[str, str]:
     return found[0], name
 
 
-def _explanation(answer: dict[str, Any]) -> Iterator[str]:
+def _explanation(answer: Explanation) -> Iterator[str]:
     yield Heading(f"{answer['kind']} {answer['name']}")
     if standby := answer.get("standby"):
         yield f"  this replica does not act ({standby}); ask the leader for its decisions"
@@ -123,7 +125,7 @@ def _explanation(answer: dict[str, Any]) -> Iterator[str]:
         yield from (f"    {deletion[part]}" for part in ("meaning", "remedy") if part in deletion)
 
 
-def _of_worker(worker: dict[str, Any]) -> Iterator[str]:
+def _of_worker(worker: WorkerExplanation) -> Iterator[str]:
     if worker.get("quarantined"):
         yield f"quarantined: {worker['quarantined']}"
     if worker.get("decided_seconds_ago") is not None:
@@ -131,7 +133,7 @@ def _of_worker(worker: dict[str, Any]) -> Iterator[str]:
     yield from (f"{name}: {text}" for name, text in worker.get("details", {}).items())
 
 
-def _next_reconcile(worker: dict[str, Any]) -> str:
+def _next_reconcile(worker: WorkerExplanation) -> str:
     if worker["in_flight"]:
         return "being reconciled now"
     failures = f" after {worker['failures']} failures in a row" if worker["failures"] else ""

@@ -7,7 +7,8 @@ from typing import Any
 from rich.text import Text
 
 from ccm.cli.fitting import WIDE, Column, Rows
-from ccm.model.objects import objects
+from ccm.model.conform import conform
+from ccm.model.status import Status
 from ccm.printable import printable_values
 from ccm.supervisor.https.status_html import duration
 
@@ -16,9 +17,9 @@ MAX_NAMED = 8  # workers that always are
 _COLOURS = {"running": "green", "standby": "cyan", "backoff": "red", "failed": "red"}
 
 
-def status_view(status: Mapping[str, Any]) -> list[Text | Rows]:
+def status_view(answer: Mapping[str, Any]) -> list[Text | Rows]:
     """The whole status, most important first."""
-    status = printable_values(status)
+    status = conform(Status, printable_values(answer))
     return [
         *problems_view(status),
         _leader(status),
@@ -29,10 +30,10 @@ def status_view(status: Mapping[str, Any]) -> list[Text | Rows]:
     ]
 
 
-def problems_view(status: Mapping[str, Any]) -> Iterator[Text | Rows]:
+def problems_view(status: Status) -> Iterator[Text | Rows]:
     """The worst problem, then what follows from it and what to type, and so for the others."""
     lines = []
-    for problem in objects(status.get("problems")):
+    for problem in status["problems"]:
         text = f"{problem['severity']}: {problem['sentence']}"
         colour = "bold red" if problem["severity"] == "critical" else "bold yellow"
         details = (*problem["symptoms"], *problem["explain"][:1])
@@ -43,7 +44,7 @@ def problems_view(status: Mapping[str, Any]) -> Iterator[Text | Rows]:
         yield Rows(title, [Column("")], [(line,) for line in lines[1:]], least=1)
 
 
-def _leader(status: Mapping[str, Any]) -> Text:
+def _leader(status: Status) -> Text:
     leader = status["leader"]
     is_leader = leader["is_leader"]
     head = Text("is leader", "bold green") if is_leader else Text("is not leader", "bold yellow")
@@ -63,7 +64,7 @@ def _columns(text: str, numbers: str, wide: str = "") -> list[Column]:
     ]
 
 
-def workers_table(status: Mapping[str, Any]) -> Rows:
+def workers_table(status: Status) -> Rows:
     """One row a worker process; what is wrong comes first."""
     workers = sorted(status["workers"], key=lambda worker: worker["state"] == "running")
     rows = [
@@ -74,7 +75,7 @@ def workers_table(status: Mapping[str, Any]) -> Rows:
             str(worker["pid"] or "-"),
             str(worker["restarts"]),
             str(worker.get("objects", "-")),
-            str(worker.get("queue", {}).get("ready", "-")),
+            str(worker["queue"]["ready"]) if "queue" in worker else "-",
             str(worker.get("pending", "-")),
         )
         for worker in workers
@@ -91,14 +92,14 @@ def workers_table(status: Mapping[str, Any]) -> Rows:
     return Rows("Workers", columns, rows, least=min(len(rows), MAX_NAMED), brief=brief)
 
 
-def _skipped(status: Mapping[str, Any]) -> Iterator[Text]:
+def _skipped(status: Status) -> Iterator[Text]:
     """A line for each worker that has nothing to do, with the reason."""
     for worker in status["workers"]:
         if worker["state"] == "skipped" and worker["faults"]:
             yield Text(f"{worker['name']} is skipped: {'; '.join(worker['faults'])}")
 
 
-def _waiting(status: Mapping[str, Any]) -> Iterator[Rows]:
+def _waiting(status: Status) -> Iterator[Rows]:
     """What waits and does not fail; failures are problems."""
     rows = [
         (
@@ -117,7 +118,7 @@ def _waiting(status: Mapping[str, Any]) -> Iterator[Rows]:
         yield Rows("Waiting", columns, rows, most=MAX_PENDING)
 
 
-def budget_table(status: Mapping[str, Any]) -> Rows:
+def budget_table(status: Status) -> Rows:
     """One row a class of cloud calls, slowed ones first."""
     classes = sorted(
         status["budget"].items(),

@@ -25,6 +25,7 @@ from ccm.decide.budget import GRANT_TIMEOUT, GRANT_WAIT, Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.durations import format_duration
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled, Unanswered
+from ccm.model.status import CloudOutage
 
 log = logging.getLogger(__name__)
 
@@ -225,7 +226,7 @@ class WorkerGate:
         self.counters = Counters()
         self._outage: tuple[float, int, str] | None = None  # since when, reads that failed, why
 
-    def outage(self) -> dict[str, object]:
+    def outage(self) -> CloudOutage:
         """For how many seconds no read has succeeded, and why; empty before `OUTAGE_AFTER`."""
         if not self._outage:
             return {}

@@ -7,7 +7,7 @@ copy, where the other controllers see them; the provider's writes are stopped an
 import asyncio
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,6 +41,7 @@ from ccm.kube.cluster_identity import read_cluster_uid
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
 from ccm.model.objects import Json, Projection, project, resource_version, watched_kind
+from ccm.model.status import DeletionCandidate, WorkerReport
 from ccm.model.writes import Write
 from ccm.settings import Settings
 from ccm.settings.leader_migration import disable_controllers
@@ -315,17 +316,19 @@ def _entry(projection: Projection, key: str, obj: Json | None) -> list[object]:
     return [projection.kind, key, resource_version(obj) if obj else 0, value]
 
 
-def is_idle(controllers: Iterable[Json], deletion_candidates: Iterable[Json]) -> bool:
+def is_idle(
+    controllers: Iterable[WorkerReport], deletion_candidates: Iterable[DeletionCandidate]
+) -> bool:
     """Whether every controller has done what it can do now, and no deletion is on its way."""
     return all(map(_is_done, controllers)) and not any(map(_is_coming, deletion_candidates))
 
 
-def _is_coming(candidate: Json) -> bool:
+def _is_coming(candidate: DeletionCandidate) -> bool:
     """Whether this Node will be deleted within seconds; what the budget holds up takes longer."""
     return candidate["verdict"] in ("permit", "not yet") and candidate["reason"] != Reason.BUDGET
 
 
-def _is_done(controller: Json) -> bool:
+def _is_done(controller: WorkerReport) -> bool:
     if not controller.get("refresh_passes", 1):
         return False
     queue = controller["queue"]
@@ -335,7 +338,7 @@ def _is_done(controller: Json) -> bool:
     return is_waiting and not is_busy
 
 
-def _undeleted(candidates: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+def _undeleted(candidates: Iterable[DeletionCandidate]) -> Iterator[tuple[str, str]]:
     """Nodes whose machine is gone, and why they are not deleted."""
     for item in candidates:
         yield item["node"], f"its machine is gone; deleting it: {item['verdict']}, {item['reason']}"

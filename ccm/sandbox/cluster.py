@@ -20,7 +20,9 @@ from ccm.directories import make_private, no_follow
 from ccm.errors import CloudError, ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube
+from ccm.model.conform import conform
 from ccm.model.objects import Json
+from ccm.model.status import Status
 from ccm.sandbox import components, workload
 from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Power
@@ -149,13 +151,14 @@ class Sandbox:
         names = [machine.name for machine in self._machines]
         await register(self.kube, names, self.options.stagger)
 
-    async def status(self) -> Json:
-        """The supervisor's own status, or `{"error": …}`."""
+    async def status(self) -> Status | None:
+        """The supervisor's own status; None while it does not answer."""
         control = RuntimePaths(self.paths.runtime).control
         try:
-            return await asyncio.to_thread(ask, control, {"command": "status"}, 2.0)
-        except NotRunning as error:
-            return {"error": str(error)}
+            answer = await asyncio.to_thread(ask, control, {"command": "status"}, 2.0)
+        except NotRunning:
+            return None
+        return None if "error" in answer else conform(Status, answer)
 
     async def summary(self, is_settled: bool) -> Json:
         """What a run cost and how long it took, as the servers counted it."""
@@ -178,7 +181,7 @@ class Sandbox:
             "routes": len(self.workload.routed),
             "volume_zone": self.workload.volume_zone,
             "seconds_to_ready": {"p50": percentile(delays, 0.5), "p99": percentile(delays, 0.99)},
-            "worker_restarts": sum(w["restarts"] for w in status.get("workers", [])),
+            "worker_restarts": sum(w["restarts"] for w in status["workers"]) if status else 0,
             "not_ready": self.observer.unready()[:20],
         }
 
@@ -191,8 +194,8 @@ class Sandbox:
         return log
 
 
-def _is_up(status: Json) -> bool:
-    workers = status.get("workers", [])
+def _is_up(status: Status | None) -> bool:
+    workers = status["workers"] if status else []
     return bool(workers) and all(w["state"] not in ("starting", "syncing") for w in workers)
 
 

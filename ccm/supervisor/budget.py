@@ -14,7 +14,7 @@ from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest
 from ccm.counters import Histogram
 from ccm.decide.budget import GRANT_WAIT, FairQueue, PendingRequest, Priority, whole_tokens
 from ccm.decide.rate_law import Bucket, next_token_in, refill, remaining, spend, throttled
-from ccm.model.objects import Json
+from ccm.model.status import BucketStatus, BudgetStatus, WaitingCalls, WaitStatus
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class Budget:
         for budget, pending in self._pending.items():
             self._pending[budget] = [request for request in pending if request.worker != worker]
 
-    def status(self, now: float) -> Json:
+    def status(self, now: float) -> dict[str, BudgetStatus]:
         """What `status` shows, per class."""
         return {
             budget: class_status(
@@ -209,7 +209,7 @@ class WaitStats:
         self.histogram.observe(seconds)
         self.recent.append(seconds)
 
-    def status(self) -> Json:
+    def status(self) -> WaitStatus:
         ordered = sorted(self.recent) or [0.0]
         last = len(ordered) - 1
         return {
@@ -253,7 +253,7 @@ def label(priority: Priority) -> str:
 
 def class_status(
     now: float, bucket: Bucket | None, spending: BudgetStats, pending: Sequence[PendingRequest]
-) -> Json:
+) -> BudgetStatus:
     """One class as `status` shows it; without a bucket it is unknown and never granted."""
     return {
         **_bucket_status(now, bucket),
@@ -267,7 +267,7 @@ def class_status(
     }
 
 
-def _queue_status(now: float, pending: Sequence[PendingRequest]) -> list[Json]:
+def _queue_status(now: float, pending: Sequence[PendingRequest]) -> list[WaitingCalls]:
     """One entry a worker and priority: how many calls wait, and the longest of their waits."""
     groups: dict[tuple[str, Priority], list[PendingRequest]] = {}
     for request in pending:
@@ -283,7 +283,7 @@ def _queue_status(now: float, pending: Sequence[PendingRequest]) -> list[Json]:
     ]
 
 
-def _bucket_status(now: float, bucket: Bucket | None) -> Json:
+def _bucket_status(now: float, bucket: Bucket | None) -> BucketStatus:
     if bucket is None:
         return {"state": "unknown class", "per_second": 0.0, "full_per_second": 0.0}
     is_open, is_slowed = now < bucket.open_until, bucket.rate < bucket.full

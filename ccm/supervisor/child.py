@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccm.decide.children import Life
-from ccm.model.objects import Json
+from ccm.model.status import WorkerReport, WorkerStatus
 from ccm.supervisor.starter import Process
 
 
@@ -23,7 +23,7 @@ class WorkerProcess:
     fenced_since: int = 0  # the last change of permissions since which it does not act any more
     heard_at: float = field(default_factory=time.monotonic)
     started_at: float = field(default_factory=time.monotonic)
-    status: Json = field(default_factory=dict)
+    report: WorkerReport = field(default_factory=WorkerReport)
     faults: list[str] = field(default_factory=list)
     proof: "asyncio.Future[str] | None" = None
     """Has why the process cannot read the cloud, once that is known; empty when it can."""
@@ -55,7 +55,7 @@ class Child:
     def pid(self) -> int | None:
         return self.current.handle.pid if self.current else None
 
-    def describe(self, now: float) -> Json:
+    def describe(self, now: float) -> WorkerStatus:
         """Its entry under `workers` in `status`."""
         silent = now - self.current.heard_at if self.current else 0.0
         return {
@@ -68,5 +68,5 @@ class Child:
             "successor_pid": self.successor.handle.pid if self.successor else None,
             "silent_seconds": round(silent, 1),
             "faults": self.last_faults,
-            **(self.current.status if self.current else {}),
+            **(self.current.report if self.current else WorkerReport()),
         }

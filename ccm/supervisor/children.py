@@ -248,7 +248,7 @@ class Children:
 
     def _check_size(self, child: Child) -> None:
         limit = self._settings.worker_memory_limit
-        size = child.current.status.get("rss_bytes", 0) if child.current else 0
+        size = child.current.report.get("rss_bytes", 0) if child.current else 0
         if limit and size > limit and not child.successor:
             log.warning("worker grew too large", extra={"worker": child.name, "rss_bytes": size})
             self.restart(child)

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 from ccm.bus.frames import Explain, Explained, LogLevel, Message
 from ccm.controllers import DECLARATIONS, EXPLAINED
 from ccm.errors import ConfigurationFaults
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
+from ccm.model.status import Explanation, Status, WorkerExplanation
 from ccm.settings import Settings
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
@@ -73,7 +75,7 @@ class Explainer:
         if waiting and not waiting.done():
             waiting.set_result(message.status)
 
-    async def answer(self, request: Json) -> Json:
+    async def answer(self, request: Json) -> Explanation | Json:
         """The control command `explain`: `kind` is one of `EXPLAINED`, `name` its key."""
         what, key = str(request.get("kind")), str(request.get("name") or "")
         if what not in EXPLAINED or not key:
@@ -82,18 +84,19 @@ class Explainer:
         controllers = [one.package for one in DECLARATIONS if one.explained == what]
         workers = self._workers_of(kind, controllers, key)
         answers = await asyncio.gather(*(self._ask(child, key) for child in workers))
-        verdict = self._governor.verdict(key) if kind == "Node" else None
-        deletion = {"deletion": verdict} if verdict else {}
         standby = self._why_standby()
-        return {"kind": what, "name": key, "standby": standby, "workers": answers, **deletion}
+        answer: Explanation = {"kind": what, "name": key, "standby": standby, "workers": answers}
+        if kind == "Node" and (verdict := self._governor.verdict(key)):
+            answer["deletion"] = verdict
+        return answer
 
     def _workers_of(self, kind: str, controllers: Collection[str], key: str) -> Iterator[Child]:
         for child in self._children:
             if child.controller in controllers and self._shards.owns(child)(kind, key):
                 yield child
 
-    async def _ask(self, child: Child, key: str) -> Json:
-        answer: Json = {"worker": child.name, "state": child.life.state}
+    async def _ask(self, child: Child, key: str) -> WorkerExplanation:
+        answer: WorkerExplanation = {"worker": child.name, "state": child.life.state}
         if key in self._children.quarantine.quarantined(child.controller):
             answer["quarantined"] = "its reconcile ended workers again and again; tried again later"
         if child.current is None:
@@ -119,11 +122,11 @@ class ControlCommands:
     deletions: DeletionCommands
     explainer: Explainer
     verbosity: Verbosity
-    status: Callable[[], Json]
+    status: Callable[[], Status]
     stop: Callable[[], None]
     reload: Callable[[], Awaitable[Json]]
 
-    async def answer(self, request: Json) -> Json:
+    async def answer(self, request: Json) -> Mapping[str, Any]:
         """The answer to `request`, whose `command` names one of the cases below."""
         match request.get("command"):
             case "status":

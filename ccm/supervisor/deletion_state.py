@@ -2,17 +2,16 @@
 the status says that nothing is deleted."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from ccm.directories import replace_file
 from ccm.durations import format_duration
-from ccm.model.objects import mapping, number
+from ccm.model.status import DeletionStatus
 
 NO_REASON = "no reason given"
 
@@ -72,13 +71,22 @@ def write_state(path: Path, state: DeletionState) -> None:
         os.close(directory)
 
 
-def why_blocked(deletions: Mapping[str, Any]) -> Iterator[str]:
-    """Why no node at all is deleted, when that is so: from the `deletions` of the status."""
-    if frozen := mapping(deletions.get("frozen")):
-        by, since, why = (frozen.get(key) for key in ("by", "at", "why"))
-        yield f"Deletions are frozen by {by} since {since}: {why}"
-    if error := deletions.get("last_error"):
+def why_blocked(deletions: DeletionStatus) -> Iterator[str]:
+    """Why no node at all is deleted, when that is so."""
+    yield from why_frozen(deletions)
+    yield from why_stopped(deletions)
+
+
+def why_frozen(deletions: DeletionStatus) -> Iterator[str]:
+    """Who wants that no node is deleted, if anyone does."""
+    if frozen := deletions["frozen"]:
+        yield f"Deletions are frozen by {frozen['by']} since {frozen['at']}: {frozen['why']}"
+
+
+def why_stopped(deletions: DeletionStatus) -> Iterator[str]:
+    """What is wrong, so that no node is deleted."""
+    if error := deletions["last_error"]:
         yield f"Deletions are stopped: {error}"
-    if held := deletions.get("held"):
-        held_for = format_duration(round(number(deletions.get("held_seconds"))))
+    if held := deletions["held"]:
+        held_for = format_duration(round(deletions["held_seconds"]))
         yield f"Deletions have been on hold for {held_for}: {held}"

@@ -35,6 +35,7 @@ from ccm.decide.deletion import (
     update_hold,
 )
 from ccm.model.objects import Json
+from ccm.model.status import DeletionCandidate, DeletionStatus, DeletionVerdict, SpentPermit
 from ccm.settings import Settings
 from ccm.supervisor.deletion_state import (
     DeletionState,
@@ -175,14 +176,14 @@ class DeletionGovernor:
         log.info("deletions allowed")
         return {"ok": "nodes that the cloud goes on to call gone are deleted, within the limit"}
 
-    def show(self) -> Json:
+    def show(self) -> DeletionStatus:
         """The status as it is now."""
         return self.status(self._clock())
 
-    def status(self, now: float) -> Json:
+    def status(self, now: float) -> DeletionStatus:
         """The part `deletions`; `proposed` and `permitted` count from the start, `held` is now."""
         candidates = list(self._candidates(now))
-        spent = [
+        spent: list[SpentPermit] = [
             {"node": name, "seconds_ago": round(now - permits.last, 1), "times": permits.times}
             for name, permits in reversed(self._permits.items())
             if now - permits.last < self._policy.window
@@ -211,7 +212,7 @@ class DeletionGovernor:
             "more_candidates": max(len(candidates) - CANDIDATES_SHOWN, 0),
         }
 
-    def verdict(self, name: str) -> Json | None:
+    def verdict(self, name: str) -> DeletionVerdict | None:
         """Why this Node is not deleted; None when no worker reports that its machine is gone."""
         record = self._records.get(name)
         if record is None or not record.is_vanished:
@@ -220,7 +221,7 @@ class DeletionGovernor:
         described = _describe(self._evaluate(name, self._cluster(), now), now)
         for rule in DELETION_RULES:
             if rule.reason == described["reason"]:
-                described |= {"meaning": rule.meaning, "remedy": rule.remedy}
+                described["meaning"], described["remedy"] = rule.meaning, rule.remedy
         return described
 
     def _expire(self, now: float) -> None:
@@ -326,7 +327,7 @@ class DeletionGovernor:
             log.info("deletion permitted", extra={"node": answer.name, "why": answer.evidence})
         return chosen
 
-    def _candidates(self, now: float) -> Iterator[Json]:
+    def _candidates(self, now: float) -> Iterator[DeletionCandidate]:
         """Every Node that vanished from the cloud and still exists, with its verdict."""
         cluster = self._cluster()
         for name in sorted(name for name, record in self._records.items() if record.is_vanished):
@@ -360,8 +361,9 @@ class DeletionGovernor:
         return True
 
 
-def _describe(verdict: Verdict, now: float) -> Json:
-    described: Json = {"verdict": verdict.decision, "reason": verdict.why or "with the next pass"}
+def _describe(verdict: Verdict, now: float) -> DeletionVerdict:
+    why = verdict.why or "with the next pass"
+    described: DeletionVerdict = {"verdict": verdict.decision, "reason": why}
     if verdict.decision is DeletionDecision.NOT_YET:
         described["seconds"] = round(max(verdict.until - now, 0.0), 1)
     return described

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import orjson
 
@@ -81,11 +82,11 @@ class DeletionCommands:
     ) -> None:
         self._governor, self._shared, self._standby = governor, shared, standby
 
-    async def answer(self, request: Json) -> Json:
+    async def answer(self, request: Json) -> Mapping[str, Any]:
         """The control command `deletions`."""
         match request.get("action"):
             case "show":
-                return self._governor.show() | {"standby": self._standby()}
+                return {**self._governor.show(), "standby": self._standby()}
             case "freeze":
                 why, by = request.get("reason"), request.get("by")
                 return await self._freeze(new_freeze(str(why or ""), str(by or "unknown")))

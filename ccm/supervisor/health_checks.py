@@ -6,6 +6,7 @@ from functools import partial
 
 from ccm.decide.children import WorkerState
 from ccm.kube.watch import WatchTimings
+from ccm.model.status import WatchStatus
 from ccm.settings import Settings
 from ccm.supervisor.child import Child
 from ccm.supervisor.children import Children
@@ -63,17 +64,18 @@ class HealthChecks:
         """A watch that fails and retries is not stalled."""
         waits = WatchTimings(self._settings.watch_idle_limit)
         limit = waits.idle_limit + waits.response_timeout + waits.max_retry_after
-        return self._older("seconds_since_event", limit + WATCH_STALL_MARGIN)
+        return self._older(lambda watch: watch["seconds_since_event"], limit + WATCH_STALL_MARGIN)
 
     def _silent_watches(self) -> str | None:
-        return self._older("silent_seconds", self._settings.watch_idle_limit + WATCH_SILENCE_MARGIN)
+        limit = self._settings.watch_idle_limit + WATCH_SILENCE_MARGIN
+        return self._older(lambda watch: watch["silent_seconds"], limit)
 
-    def _older(self, age: str, limit: float) -> str | None:
+    def _older(self, age: Callable[[WatchStatus], float], limit: float) -> str | None:
         kinds = self._informer.status(time.monotonic())["kinds"]
         old = [
-            f"{kind} for {status[age]:.0f} s {status['last_error']}".rstrip()
-            for kind, status in kinds.items()
-            if status[age] > limit
+            f"{kind} for {seconds:.0f} s {watch['last_error']}".rstrip()
+            for kind, watch in kinds.items()
+            if (seconds := age(watch)) > limit
         ]
         return f"nothing from the watch of {', '.join(old)}" if old else None
 

@@ -35,6 +35,7 @@ from ccm.model.objects import (
     watched_kind,
 )
 from ccm.model.rbac import PolicyRule
+from ccm.model.status import InformerStatus, WatchStatus
 from ccm.supervisor.delivery import DeliveryQueue, Owns, ProjectedStore
 
 log = logging.getLogger(__name__)
@@ -146,7 +147,7 @@ class SharedInformer:
         if queue := self._queues.get(worker):
             queue.send_snapshot()
 
-    def status(self, now: float) -> Json:
+    def status(self, now: float) -> InformerStatus:
         """The part `informer` of `status`: the watches, and the delivery queue of each worker."""
         return {
             "kinds": {kind: reflector.status(now) for kind, reflector in self._reflectors.items()},
@@ -259,7 +260,7 @@ class Reflector:
                 self._relist()
         return self._stores[kind, paths]
 
-    def status(self, now: float) -> Json:
+    def status(self, now: float) -> WatchStatus:
         """Objects, and seconds since a sign of life and since any event, failures included."""
         return {
             "objects": max(len(store.values) for store in self._stores.values()),

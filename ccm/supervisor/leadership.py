@@ -14,7 +14,7 @@ from typing import Any
 from ccm.controllers import is_enabled
 from ccm.kube.events import ObjectRef
 from ccm.kube.lease import LeaseClient
-from ccm.model.objects import Json
+from ccm.model.status import LeaderStatus
 from ccm.settings import Settings
 from ccm.settings.leader_migration import LeaderMigration, LeaseRole, disable_controllers
 from ccm.supervisor.leader_election import (
@@ -109,9 +109,9 @@ class Leadership:
         )
         return disable_controllers(self._settings, later)
 
-    def status(self, now: float) -> Json:
+    def status(self, now: float) -> LeaderStatus:
         """The part `leader` of `status`."""
-        status: Json = {
+        status: LeaderStatus = {
             "identity": self.identity,
             "is_leader": self._main_until > now,
             "seconds_left": round(max(self._main_until - now, 0.0), 1),

@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from ccm import metrics
 from ccm.counters import Counters, Histogram
 from ccm.metrics import Metric, MetricType, catalogue
-from ccm.model.objects import Json
+from ccm.model.status import Status
 from ccm.processes import open_files, resident_bytes
 from ccm.settings import Settings
 from ccm.supervisor import status_metrics
@@ -44,7 +44,7 @@ class SupervisorCollector(Collector):
     """All metrics but those of health checks, including those that have no value yet."""
 
     settings: Settings
-    status: Callable[[], Json]
+    status: Callable[[], Status]
     worker_counters: WorkerCounters
     own_counters: tuple[Counters, ...]
     grant_waits: Callable[[], Iterator[tuple[str, str, Histogram]]]  # class, priority

@@ -11,7 +11,8 @@ import orjson
 from ccm import metrics
 from ccm.counters import Counters
 from ccm.decide.deletion import ObservedNode
-from ccm.model.objects import UNINITIALIZED_TAINT, Json, Node, Projection, text
+from ccm.model.objects import UNINITIALIZED_TAINT, Node, Projection, text
+from ccm.model.status import UninitializedStatus
 from ccm.supervisor.delivery import ProjectedStore
 
 NODE_PROJECTION = Projection(
@@ -66,7 +67,7 @@ class UninitializedNodes:
         """Seconds since the first of them was seen."""
         return max((now - at for _, at in self._since.values()), default=0.0)
 
-    def status(self, now: float) -> Json:
+    def status(self, now: float) -> UninitializedStatus:
         """How many there are, those that wait longest with their seconds, and others not Ready."""
         first = nsmallest(WAITING_SHOWN, self._since.items(), key=lambda item: item[1][1])
         return {

@@ -30,7 +30,8 @@ class CloudOutages:
 
     def check(self) -> None:
         """Report what has begun, or is over."""
-        workers = [{"name": it.name, **it.current.status} for it in self._children if it.current]
+        now = time.monotonic()
+        workers = [child.describe(now) for child in self._children if child.current]
         outage = find_outage(workers)
         if outage:
             self._report(outage)

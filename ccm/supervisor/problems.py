@@ -2,14 +2,24 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ccm.controllers import BY_WORKER, EXPLAINED
-from ccm.model.objects import Json, mapping, number, objects, text
-from ccm.supervisor.deletion_state import why_blocked
-from ccm.supervisor.https.status_html import StatusPart, duration, plural, rate
+from ccm.model.status import (
+    BudgetStatus,
+    DeletionStatus,
+    IdentityStatus,
+    PendingObjects,
+    Problem,
+    Status,
+    UninitializedStatus,
+    WatchStatus,
+    WorkerStatus,
+)
+from ccm.supervisor.deletion_state import why_frozen, why_stopped
+from ccm.supervisor.https.status_html import duration, plural, rate
 from ccm.supervisor.status_metrics import controller_of_worker
 
 INITIALIZATION_THRESHOLD = 60.0  # seconds a node may be uninitialized before it is a problem
@@ -53,7 +63,7 @@ class StatusProblem:
         """What to type to see why, for the objects that it names."""
         return (f"ccm-supervisor explain {self.kind} {name}" for name in self.names)
 
-    def describe(self) -> Json:
+    def describe(self) -> Problem:
         """As the status has it for programs."""
         return {
             "severity": str(self.severity),
@@ -64,25 +74,24 @@ class StatusProblem:
         }
 
 
-def find_problems(status: StatusPart) -> list[StatusProblem]:
+def find_problems(status: Status, failing_checks: Mapping[str, str] = {}) -> list[StatusProblem]:
     """The worst first, of one severity what causes others; nothing when all is well."""
-    workers = objects(status.get("workers"))
-    checks = {name: str(why) for name, why in mapping(status.get("failing_checks")).items()}
-    causes = _causes(workers)
-    nodes = [*_of_nodes(mapping(status.get("uninitialized_nodes")), causes)]
-    budget = [*_of_budget(mapping(status.get("budget")), causes)]
-    watches = [*_of_watches(mapping(mapping(status.get("informer")).get("kinds")), checks)]
-    refusals = [*_of_refusals(workers, checks)]
+    checks = dict(failing_checks)
+    causes = _causes(status["workers"])
+    nodes = [*_of_nodes(status["uninitialized_nodes"], causes)]
+    budget = [*_of_budget(status["budget"], causes)]
+    watches = [*_of_watches(status["informer"]["kinds"], checks)]
+    refusals = [*_of_refusals(status["workers"], checks)]
     found = [
         *refusals,
         *watches,
         *(cause.problem() for cause in causes),
         *_of_checks(checks),
         *nodes,
-        *_of_deletions(mapping(status.get("deletions"))),
+        *_of_deletions(status["deletions"]),
         *budget,
-        *_of_quarantine(mapping(status.get("quarantined"))),
-        *_of_identities(mapping(status.get("identities"))),
+        *_of_quarantine(status["quarantined"]),
+        *_of_identities(status["identities"]),
     ]
     return sorted(found, key=lambda problem: [*Severity].index(problem.severity))
 
@@ -99,12 +108,12 @@ class Cause:
     names: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # by kind
     symptoms: list[str] = field(default_factory=list)
 
-    def add(self, controller: str, group: Json) -> None:
+    def add(self, controller: str, group: PendingObjects) -> None:
         """These objects, too."""
-        self.seconds = max(self.seconds, number(group.get("seconds")))
-        self.counts[controller] += int(number(group.get("count")))
+        self.seconds = max(self.seconds, group["seconds"])
+        self.counts[controller] += group["count"]
         known = self.names[_kind(controller)]
-        known += [name for name in _names(group) if name not in known]
+        known += [name for name in group["names"] if name not in known]
 
     def holds_up(self, nodes: Iterable[str]) -> bool:
         """Whether one of these Nodes is among its objects."""
@@ -137,17 +146,17 @@ class Cause:
         )
 
 
-def _causes(workers: list[Json]) -> list[Cause]:
+def _causes(workers: list[WorkerStatus]) -> list[Cause]:
     """One for each reason; all that fails in a worker that cannot read the cloud is one outage."""
     outage = _outage(workers)
     causes = {outage.why: outage} if outage else {}
     waiting = []
     for worker in workers:
-        controller = controller_of_worker(text(worker.get("name")))
-        is_cut_off = bool(mapping(worker.get("cloud_outage")).get("why"))
-        for group in objects(worker.get("pending_groups")):
-            why = CALL.sub("", text(group.get("why"))).rstrip(".")
-            if not group.get("is_failure"):
+        controller = controller_of_worker(worker["name"])
+        is_cut_off = bool(worker.get("cloud_outage", {}).get("why"))
+        for group in worker.get("pending_groups", ()):
+            why = CALL.sub("", group["why"]).rstrip(".")
+            if not group["is_failure"]:
                 waiting.append((controller, why, group))
             elif outage and is_cut_off and why != outage.why:
                 outage.add(controller, group)
@@ -155,30 +164,25 @@ def _causes(workers: list[Json]) -> list[Cause]:
             else:
                 causes.setdefault(why, Cause(why)).add(controller, group)
     for controller, why, group in waiting:
-        if cause := next((it for it in causes.values() if it.holds_up(_names(group))), None):
-            many = plural(group.get("count"), _noun(controller))
+        if cause := next((it for it in causes.values() if it.holds_up(group["names"])), None):
+            many = plural(group["count"], _noun(controller))
             cause.symptoms.append(f"{controller}: {many} wait: {why}.")
     return [*causes.values()]
 
 
-def find_outage(workers: list[Json]) -> Cause | None:
+def find_outage(workers: list[WorkerStatus]) -> Cause | None:
     """Why workers cannot read the cloud, and what waits for it."""
     return next((cause for cause in _causes(workers) if cause.is_outage), None)
 
 
-def _outage(workers: list[Json]) -> Cause | None:
+def _outage(workers: list[WorkerStatus]) -> Cause | None:
     """Of the workers that get no answer, what the one has seen that waits for the longest."""
-    outages = [mapping(worker.get("cloud_outage")) for worker in workers]
+    outages = [worker.get("cloud_outage", {}) for worker in workers]
     if not (found := [outage for outage in outages if outage.get("why")]):
         return None
-    longest = max(found, key=lambda outage: number(outage.get("seconds")))
-    why = CALL.sub("", str(longest.get("why"))).rstrip(".")
-    return Cause(why, True, Severity.CRITICAL, number(longest.get("seconds")))
-
-
-def _names(group: Json) -> list[str]:
-    names = group.get("names")
-    return [*map(str, names)] if isinstance(names, list) else []
+    longest = max(found, key=lambda outage: outage.get("seconds", 0.0))
+    why = CALL.sub("", longest["why"]).rstrip(".")
+    return Cause(why, True, Severity.CRITICAL, longest.get("seconds", 0.0))
 
 
 def _kind(controller: str) -> str:
@@ -194,9 +198,9 @@ def _section(controller: str) -> str:
     return BY_WORKER[controller].section if controller in BY_WORKER else "workers"
 
 
-def _of_nodes(uninitialized: StatusPart, causes: list[Cause]) -> Iterator[StatusProblem]:
+def _of_nodes(uninitialized: UninitializedStatus, causes: list[Cause]) -> Iterator[StatusProblem]:
     """A symptom where the cause is known; else a problem after a minute."""
-    first = {str(name): number(s) for name, s in mapping(uninitialized.get("first")).items()}
+    first = uninitialized.get("first", {})
     if (longest := max(first.values(), default=0.0)) <= INITIALIZATION_THRESHOLD:
         return
     names = sorted(first, key=lambda name: -first[name])
@@ -210,12 +214,12 @@ def _of_nodes(uninitialized: StatusPart, causes: list[Cause]) -> Iterator[Status
     yield _named(Severity.CRITICAL, "nodes", sentence, page, "node", names)
 
 
-def _of_watches(kinds: StatusPart, checks: dict[str, str]) -> Iterator[StatusProblem]:
+def _of_watches(kinds: dict[str, WatchStatus], checks: dict[str, str]) -> Iterator[StatusProblem]:
     """One for each error; the health checks of watches then say the same."""
     broken = defaultdict(list)
     for kind, watch in kinds.items():
-        if error := mapping(watch).get("last_error"):
-            broken[str(error)].append(str(kind))
+        if error := watch["last_error"]:
+            broken[error].append(kind)
     symptoms = tuple(
         f"{it}: {checks.pop(it)}." for it in CHECKS_OF_WATCHES if broken and it in checks
     )
@@ -225,13 +229,12 @@ def _of_watches(kinds: StatusPart, checks: dict[str, str]) -> Iterator[StatusPro
         yield StatusProblem(Severity.CRITICAL, "watches", sentence, page, symptoms=symptoms)
 
 
-def _of_refusals(workers: list[Json], checks: dict[str, str]) -> Iterator[StatusProblem]:
+def _of_refusals(workers: list[WorkerStatus], checks: dict[str, str]) -> Iterator[StatusProblem]:
     """One for each fault that keeps workers from starting."""
     refusing = defaultdict(list)
     for worker in workers:
-        faults = worker.get("faults") if worker.get("state") != "skipped" else ()
-        for fault in faults if isinstance(faults, list) else ():
-            refusing[str(fault)].append(text(worker.get("name")))
+        for fault in worker["faults"] if worker["state"] != "skipped" else ():
+            refusing[fault].append(worker["name"])
     for fault, names in refusing.items():
         symptoms = tuple(f"{name}: {checks.pop(name)}." for name in names if name in checks)
         sentence = f"{fault.rstrip('.')}. Refused to start: {', '.join(names)}."
@@ -257,19 +260,19 @@ def _named(
     )
 
 
-def _of_deletions(deletions: StatusPart) -> Iterator[StatusProblem]:
+def _of_deletions(deletions: DeletionStatus) -> Iterator[StatusProblem]:
     """A freeze is what someone wanted; the others are faults."""
-    for why in why_blocked({"frozen": deletions.get("frozen")}):
+    for why in why_frozen(deletions):
         yield StatusProblem(Severity.WARNING, "deletions", why, "deletion.md")
-    for why in why_blocked({**deletions, "frozen": None}):
+    for why in why_stopped(deletions):
         yield StatusProblem(Severity.CRITICAL, "deletions", why, "deletion.md")
 
 
-def _of_budget(classes: StatusPart, causes: list[Cause]) -> Iterator[StatusProblem]:
+def _of_budget(classes: dict[str, BudgetStatus], causes: list[Cause]) -> Iterator[StatusProblem]:
     """During an outage, a symptom."""
     for name, limit in classes.items():
-        if (state := mapping(limit).get("state")) and state != "closed":
-            now, full = (rate(mapping(limit).get(f"{it}per_second")) for it in ("", "full_"))
+        if (state := limit["state"]) != "closed":
+            now, full = rate(limit["per_second"]), rate(limit["full_per_second"])
             sentence = f"Cloud calls of class {name}: {state}, {now} of {full} a second."
             if outage := next((cause for cause in causes if cause.is_outage), None):
                 outage.symptoms.append(sentence)
@@ -279,16 +282,16 @@ def _of_budget(classes: StatusPart, causes: list[Cause]) -> Iterator[StatusProbl
             yield StatusProblem(severity, "budget", sentence, page)
 
 
-def _of_quarantine(controllers: StatusPart) -> Iterator[StatusProblem]:
+def _of_quarantine(controllers: dict[str, dict[str, float]]) -> Iterator[StatusProblem]:
     for package, keys in controllers.items():
-        controller, names = package.replace("_", "-"), [*map(str, mapping(keys))]
+        controller, names = package.replace("_", "-"), [*keys]
         sentence = f"{plural(len(names), 'object')} of {controller} in quarantine"
         page = "operations.md#ccmkeysquarantined"
         yield _named(Severity.WARNING, "quarantine", sentence, page, _kind(controller), names)
 
 
-def _of_identities(accounts: StatusPart) -> Iterator[StatusProblem]:
+def _of_identities(accounts: dict[str, IdentityStatus]) -> Iterator[StatusProblem]:
     for account, identity in accounts.items():
-        if error := mapping(identity).get("last_error"):
+        if error := identity["last_error"]:
             sentence = f"No new token for {account}: {error}"
             yield StatusProblem(Severity.CRITICAL, "identities", sentence, "permissions.md")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from ccm.counters import Counters
-from ccm.model.objects import Json
+from ccm.model.status import PageStatus, Status
 from ccm.settings import Settings
 from ccm.settings.configz import configz, flagz
 from ccm.settings.leader_migration import LeaderMigration
@@ -39,7 +39,7 @@ class HttpsDependencies:
 
     settings: Settings
     migration: LeaderMigration | None
-    status: Callable[[], Json]
+    status: Callable[[], Status]
     leader: Leadership
     progress: Progress
     informer: SharedInformer
@@ -87,7 +87,7 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
     )
     server.add_routes(endpoints.routes(settings.profiling))
 
-    def page_status() -> Json:
+    def page_status() -> PageStatus:
         failing = {it.name: why for it in checks.ready() if (why := it.check())}
         return {
             **parts.status(),

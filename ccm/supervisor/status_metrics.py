@@ -1,16 +1,26 @@
 """From the status to samples of metrics: pure, one function for each part of the status."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from ccm import metrics
 from ccm.controllers import ALIASES, BY_WORKER, enabled_provided, is_enabled
 from ccm.decide.children import WorkerState
 from ccm.metrics import Metric
-from ccm.model.objects import Json, mapping, number, text
+from ccm.model.conform import conform
+from ccm.model.status import (
+    BudgetStatus,
+    DeletionStatus,
+    InformerStatus,
+    QueueStatus,
+    Status,
+    WorkerStatus,
+)
 from ccm.supervisor.budget import worker_name
 
 MAX_CAUSE = 120  # characters of a label
+
+NO_QUEUE = conform(QueueStatus, {})  # of a worker without a process
 
 Sample = tuple[Metric, tuple[str, ...], float]
 """A metric, its label values, and its value."""
@@ -27,14 +37,13 @@ def queue_of_worker(worker: str) -> str:
     return (ours and ours.upstream_queue) or controller
 
 
-def from_status(status: Json, enabled: tuple[str, ...]) -> Iterator[Sample]:
+def from_status(status: Status, enabled: tuple[str, ...]) -> Iterator[Sample]:
     """All samples of a status; `enabled` is `--controllers`."""
     yield metrics.BUILD_INFO, (status["version"], status["provider"]), 1.0
     yield metrics.UPTIME_SECONDS, (), status["up_seconds"]
     yield metrics.LEADERSHIP_SECONDS, (), status["leader"]["seconds_left"]
-    outage = mapping(status.get("cloud_outage"))
-    cause = text(outage.get("why"))[:MAX_CAUSE]
-    yield metrics.CLOUD_OUTAGE, (cause,), number(outage.get("seconds"))
+    outage = status["cloud_outage"]
+    yield metrics.CLOUD_OUTAGE, (outage.get("why", "")[:MAX_CAUSE],), outage.get("seconds", 0.0)
     yield from _workers(status["workers"])
     yield from _work_queues(status["workers"], status["quarantined"])
     yield from _controllers(status["workers"], enabled)
@@ -43,7 +52,7 @@ def from_status(status: Json, enabled: tuple[str, ...]) -> Iterator[Sample]:
     yield from _deletions(status["deletions"])
 
 
-def _workers(workers: list[Json]) -> Iterator[Sample]:
+def _workers(workers: list[WorkerStatus]) -> Iterator[Sample]:
     """A worker without a process lacks what a process reports."""
     for worker in workers:
         labels = (worker["name"],)
@@ -51,28 +60,29 @@ def _workers(workers: list[Json]) -> Iterator[Sample]:
             yield metrics.WORKER_STATE, (*labels, state), float(state == worker["state"])
         yield metrics.WORKER_CONSECUTIVE_CRASHES, labels, worker["deaths_in_a_row"]
         yield metrics.WORKER_SILENT_SECONDS, labels, worker["silent_seconds"]
-        for metric, key in (
-            (metrics.WORKER_RESIDENT_BYTES, "rss_bytes"),
-            (metrics.WORKER_LOOP_LAG_SECONDS, "loop_lag"),
-            (metrics.EVENTS_PENDING, "events_waiting"),
-        ):
-            if key in worker:
-                yield metric, labels, worker[key]
+        if "rss_bytes" in worker:
+            yield metrics.WORKER_RESIDENT_BYTES, labels, worker["rss_bytes"]
+        if "loop_lag" in worker:
+            yield metrics.WORKER_LOOP_LAG_SECONDS, labels, worker["loop_lag"]
+        if "events_waiting" in worker:
+            yield metrics.EVENTS_PENDING, labels, worker["events_waiting"]
 
 
-def _work_queues(workers: list[Json], quarantined: Json) -> Iterator[Sample]:
+def _work_queues(
+    workers: list[WorkerStatus], quarantined: dict[str, dict[str, float]]
+) -> Iterator[Sample]:
     """By controller: the sum over its workers, of ages the maximum."""
-    sums: Counter[tuple[Metric, str]] = Counter()
+    sums: defaultdict[tuple[Metric, str], float] = defaultdict(float)
     longest: dict[str, float] = {}
     for worker in workers:
-        queue = worker.get("queue", {})
         name, controller = queue_of_worker(worker["name"]), controller_of_worker(worker["name"])
-        sums[metrics.QUEUE_DEPTH, name] += queue.get("ready", 0)
-        sums[metrics.QUEUE_UNFINISHED_SECONDS, name] += queue.get("unfinished_seconds", 0)
-        sums[metrics.KEYS_DELAYED, controller] += queue.get("later", 0)
+        queue = worker.get("queue") or NO_QUEUE
+        sums[metrics.QUEUE_DEPTH, name] += queue["ready"]
+        sums[metrics.QUEUE_UNFINISHED_SECONDS, name] += queue["unfinished_seconds"]
+        sums[metrics.KEYS_DELAYED, controller] += queue["later"]
         sums[metrics.KEYS_PENDING, controller] += worker.get("pending", 0)
         sums[metrics.KEYS_QUARANTINED, controller] += 0
-        longest[name] = max(longest.get(name, 0.0), queue.get("oldest_seconds", 0.0))
+        longest[name] = max(longest.get(name, 0.0), queue["oldest_seconds"])
     for controller, keys in quarantined.items():
         sums[metrics.KEYS_QUARANTINED, controller.replace("_", "-")] += len(keys)
     yield from ((metric, (label,), value) for (metric, label), value in sums.items())
@@ -82,7 +92,7 @@ def _work_queues(workers: list[Json], quarantined: Json) -> Iterator[Sample]:
     )
 
 
-def _controllers(workers: list[Json], enabled: tuple[str, ...]) -> Iterator[Sample]:
+def _controllers(workers: list[WorkerStatus], enabled: tuple[str, ...]) -> Iterator[Sample]:
     """Which of the enabled controllers run here while leader, by upstream's names."""
     running = [worker["name"] for worker in workers if worker["state"] == WorkerState.RUNNING]
     controllers = {*map(controller_of_worker, running)}
@@ -93,7 +103,7 @@ def _controllers(workers: list[Json], enabled: tuple[str, ...]) -> Iterator[Samp
         yield metrics.RUNNING_CONTROLLERS, labels, float(runs_in in controllers)
 
 
-def _watches(informer: Json) -> Iterator[Sample]:
+def _watches(informer: InformerStatus) -> Iterator[Sample]:
     for kind, watch in informer["kinds"].items():
         yield metrics.INFORMER_OBJECTS, (kind,), watch["objects"]
         yield metrics.WATCH_SILENT_SECONDS, (kind,), watch["silent_seconds"]
@@ -107,7 +117,7 @@ def _watches(informer: Json) -> Iterator[Sample]:
     yield from ((metric, (worker,), value) for (metric, worker), value in queues.items())
 
 
-def _budget(budget: Json) -> Iterator[Sample]:
+def _budget(budget: dict[str, BudgetStatus]) -> Iterator[Sample]:
     for name, limit in budget.items():
         yield metrics.BUDGET_RATE, (name,), limit["per_second"]
         yield metrics.BUDGET_FULL_RATE, (name,), limit["full_per_second"]
@@ -118,7 +128,7 @@ def _budget(budget: Json) -> Iterator[Sample]:
         yield metrics.CLOUD_OLDEST_WAIT_SECONDS, (name,), max(ages, default=0.0)
 
 
-def _deletions(deletions: Json) -> Iterator[Sample]:
+def _deletions(deletions: DeletionStatus) -> Iterator[Sample]:
     counts = deletions["counts"]
     yield metrics.DELETIONS_PROPOSED, (), counts["proposed"]
     yield metrics.DELETIONS_PERMITTED, (), counts["permitted"]

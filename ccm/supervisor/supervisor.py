@@ -25,6 +25,7 @@ from ccm.kube.events import Event, EventRecorder
 from ccm.kube.lease import COMPONENT, LeaseClient
 from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json
+from ccm.model.status import STATUS_SCHEMA, Status
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor.accounts import Identities
@@ -373,10 +374,13 @@ class Supervisor:
 
         self._reloads.add(start_task(reload(), self._reloads.discard))
 
-    def status(self) -> Json:
+    def status(self) -> Status:
         """What `ccm-supervisor status` shows."""
         now = time.monotonic()
-        status: Json = {
+        status: Status = {
+            "schema": STATUS_SCHEMA,
+            "problems": [],
+            "cloud_outage": {},
             "version": __version__,
             "provider": self._settings.cloud_provider,
             "up_seconds": round(now - self._began, 1),
@@ -390,9 +394,7 @@ class Supervisor:
             "identities": self._tokens.status(now),
             "uninitialized_nodes": self._uninitialized.status(now) if self._uninitialized else {},
         }
-        outage = find_outage(status["workers"])
-        return {
-            "problems": [problem.describe() for problem in find_problems(status)],
-            "cloud_outage": {"why": outage.why, "seconds": outage.seconds} if outage else {},
-            **status,
-        }
+        status["problems"] = [problem.describe() for problem in find_problems(status)]
+        if outage := find_outage(status["workers"]):
+            status["cloud_outage"] = {"why": outage.why, "seconds": outage.seconds}
+        return status

@@ -13,7 +13,7 @@ from ccm.directories import replace_file
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube, RestConfig
 from ccm.kube.service_accounts import ServiceAccount, Token, request_token
-from ccm.model.objects import Json
+from ccm.model.status import IdentityStatus
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class SharedToken:
         """The API server answered 401 to a worker."""
         log.warning("token refused", extra={"controller": controller})
 
-    def status(self, now: float) -> Json:
+    def status(self, now: float) -> dict[str, IdentityStatus]:
         """The part `identities` of `status`."""
         return {}
 
@@ -132,7 +132,7 @@ class ServiceAccountTokens:
         log.warning("token refused", extra={"account": str(account.account)})
         account.refused.set()
 
-    def status(self, now: float) -> Json:
+    def status(self, now: float) -> dict[str, IdentityStatus]:
         """The part `identities` of `status`."""
         return {
             str(account.account): {

@@ -25,6 +25,8 @@ from ccm.bus.frames import (
     UseToken,
 )
 from ccm.bus.sockets import Hub
+from ccm.model.conform import conform
+from ccm.model.status import WorkerReport
 from ccm.supervisor.budget import Budget
 from ccm.supervisor.child import Child, WorkerProcess
 from ccm.supervisor.children import Children
@@ -93,7 +95,7 @@ class WorkerMessages:
             case Ack(epoch, seq):
                 self.informer.acknowledge(ident, epoch, seq)
             case Heartbeat(status, numbers):
-                process.status = status
+                process.report = conform(WorkerReport, status)
                 self.counters.update(ident, numbers)
             case GrantRequest():
                 self.budget.request(ident, message)

@@ -115,8 +115,7 @@ class Hammers:
 
     def read(self) -> Json:
         """What `status` would say of reads."""
-        status: Json = self.budget.status(time.monotonic()).get("read", {})
-        return status
+        return {**self.budget.status(time.monotonic()).get("read", {})}
 
     def kill(self, name: str) -> None:
         """End a worker the hard way and do what the supervisor does when it sees the end."""

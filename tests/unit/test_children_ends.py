@@ -97,7 +97,7 @@ async def test_a_worker_that_grew_too_large_is_replaced_once(
     child, gone = world.start(state=WorkerState.RUNNING), world.start("service")
     gone.current = None
     assert child.current
-    child.current.status = {} if size is None else {"rss_bytes": size}
+    child.current.report = {} if size is None else {"rss_bytes": size}
     await checked(world)
     assert bool(child.successor) == is_replaced
     assert spawns.count == 2 + is_replaced
@@ -109,7 +109,7 @@ async def test_one_byte_is_too_much_without_a_first_report(short_dir: Path, spaw
     child = world.start(state=WorkerState.RUNNING)
     assert child.current
     for size, is_replaced in ((None, False), (1, False), (2, True)):
-        child.current.status = {} if size is None else {"rss_bytes": size}
+        child.current.report = {} if size is None else {"rss_bytes": size}
         await checked(world)
         assert bool(child.successor) == is_replaced
 

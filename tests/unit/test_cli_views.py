@@ -12,8 +12,7 @@ from ccm.cli.main import main
 from ccm.cli.status_view import status_view
 from ccm.dry_run.plan import Plan
 from ccm.errors import ExitCode
-from ccm.supervisor.problems import find_problems
-from tests.integration.status_page.statuses import group, status, with_problems, worker
+from tests.integration.status_page.statuses import group, problems_of, status, with_problems, worker
 
 
 def shown(**changes: Any) -> str:
@@ -40,7 +39,7 @@ def test_why_a_worker_is_skipped() -> None:
     skipped = status(workers=[worker("route", state="skipped", faults=[why])])
     assert shown(**skipped).count(why) == 1
     assert f"route is skipped: {why}" in shown(**skipped)
-    assert not [*find_problems(skipped)]
+    assert not [*problems_of(skipped)]
 
 
 def test_the_failure_of_a_watch() -> None:

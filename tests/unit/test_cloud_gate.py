@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,8 @@ from ccm.counters import MOST, OTHER
 from ccm.decide.budget import Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
-from ccm.supervisor.child import Child
+from ccm.model.status import CloudOutage
+from ccm.supervisor.child import Child, WorkerProcess
 from ccm.supervisor.outages import CloudOutages
 from tests.support.cloud import GRANTED, GrantSource
 from tests.support.deadlines import timeout
@@ -382,7 +384,7 @@ async def test_reads_that_all_fail_for_a_minute_are_an_outage_until_one_is_answe
 ) -> None:
     """CT10."""
 
-    async def read(error: Exception) -> dict[str, object]:
+    async def read(error: Exception) -> CloudOutage:
         with suppress(CloudError):
             await called(gate, raising(error), is_blocking=False)
         return gate.outage()
@@ -409,14 +411,14 @@ async def test_reads_that_all_fail_for_a_minute_are_an_outage_until_one_is_answe
 
 def test_an_outage_is_reported_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    children = [Child(name, name, current=cast(Any, SimpleNamespace(status={}))) for name in "ab"]
+    handle: Any = SimpleNamespace(pid=1)
+    processes = [WorkerProcess(name, handle, Path("hand"), ()) for name in "ab"]
+    children = [Child(it.ident, it.ident, current=it) for it in processes]
     warned: list[tuple[str, str]] = []
     outages = CloudOutages(children, lambda *event: warned.append(event))
     for why in ("", "denied", "denied", "", ""):
-        for child in children:
-            cast(Any, child.current).status = {
-                "cloud_outage": {"seconds": 60, "why": why} if why else {}
-            }
+        for process in processes:
+            process.report = {"cloud_outage": {"seconds": 60, "why": why} if why else {}}
         outages.check()
     message = "Every read of the cloud has failed for 1m: denied."
     assert warned == [("CloudUnavailable", message)]

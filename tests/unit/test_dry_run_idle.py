@@ -3,7 +3,9 @@
 import pytest
 
 from ccm.dry_run.plan import is_idle
+from ccm.model.conform import conform
 from ccm.model.objects import Json
+from ccm.model.status import DeletionCandidate, WorkerReport
 
 IDLE: Json = {"queue": {"ready": 0, "parked": 0, "oldest_seconds": 0.0, "next_seconds": None}}
 
@@ -24,7 +26,7 @@ IDLE: Json = {"queue": {"ready": 0, "parked": 0, "oldest_seconds": 0.0, "next_se
 def test_a_controller_is_idle_when_it_has_done_what_it_can_do_soon(
     controller: Json, expected: bool
 ) -> None:
-    assert is_idle([controller], []) is expected
+    assert is_idle([conform(WorkerReport, controller)], []) is expected
 
 
 @pytest.mark.parametrize(
@@ -40,5 +42,5 @@ def test_a_controller_is_idle_when_it_has_done_what_it_can_do_soon(
 def test_a_deletion_is_waited_for_unless_only_the_budget_or_a_person_lets_it_go_on(
     verdict: str, reason: str, expected: bool
 ) -> None:
-    candidate = {"node": "n", "verdict": verdict, "reason": reason}
-    assert is_idle([IDLE], [candidate]) is expected
+    candidate: DeletionCandidate = {"node": "n", "verdict": verdict, "reason": reason}
+    assert is_idle([conform(WorkerReport, IDLE)], [candidate]) is expected

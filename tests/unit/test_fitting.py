@@ -11,7 +11,9 @@ from rich.text import Text
 from ccm.cli.fitting import COMMENT, Column, Fitted, Rows
 from ccm.cli.sandbox_view import view
 from ccm.cli.status_view import status_view
+from ccm.model.conform import conform
 from ccm.model.objects import Node
+from ccm.model.status import Status
 from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
 from tests.integration.status_page.statuses import (
@@ -79,7 +81,7 @@ def test_story_and_what_to_try_are_always_there(
 ) -> None:
     monkeypatch.setattr("sys.argv", [".venv/bin/ccm-supervisor"])
     story = [f"node worker after 0.{number} s: deleted Node vm-{number}" for number in range(12)]
-    facts = status(workers=WORKERS, budget=CLASSES)
+    facts = conform(Status, status(workers=WORKERS, budget=CLASSES))
     shown = lines(view(cast(Any, sandbox(count)), facts, story), width, height)
     place = next(at for at, line in enumerate(shown) if line.startswith("Scenario, newest first"))
     assert shown[place + 1 : place + 4] == story[:-4:-1]
@@ -100,7 +102,7 @@ def test_no_name_and_no_command_is_cut_on_a_narrow_terminal(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["ccm-supervisor"])
     story = [f"node worker after 0.{number} s: deleted Node vm-{number}" for number in range(3)]
-    facts = status(workers=WORKERS, budget=CLASSES)
+    facts = conform(Status, status(workers=WORKERS, budget=CLASSES))
     text = " ".join(" ".join(lines(view(cast(Any, sandbox(6)), facts, story), 40, 90)).split())
     assert "…" not in text
     for whole in (*story, "sandbox machine stop vm-3 --directory", "volume-label running", "vm-6"):

@@ -19,6 +19,7 @@ from ccm.kube import watch
 from ccm.kube.client import Kube
 from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json, Projection
+from ccm.model.status import DeliveryStatus, WatchStatus
 from ccm.supervisor import informer
 from ccm.supervisor.informer import MAX_VALUE, InformerTimings, SharedInformer
 from tests.support.deadlines import timeout
@@ -127,14 +128,12 @@ class World:
         worker.subscribe()
         return worker
 
-    def queue(self, worker: str) -> Json:
-        queues: dict[str, Json] = self.informer.status(0.0)["delivery_queues"]
-        return queues[worker]
+    def queue(self, worker: str) -> DeliveryStatus:
+        return self.informer.status(0.0)["delivery_queues"][worker]
 
     @property
-    def nodes(self) -> Json:
-        kinds: dict[str, Json] = self.informer.status(time.monotonic())["kinds"]
-        return kinds["Node"]
+    def nodes(self) -> WatchStatus:
+        return self.informer.status(time.monotonic())["kinds"]["Node"]
 
 
 @asynccontextmanager

@@ -22,7 +22,9 @@ from ccm.dry_run.cluster import Change
 from ccm.dry_run.plan import Plan
 from ccm.errors import CloudError
 from ccm.log import _Line
+from ccm.model.conform import conform
 from ccm.model.objects import Node
+from ccm.model.status import Status
 from ccm.printable import printable, printable_json, printable_values
 from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
@@ -186,7 +188,8 @@ def test_the_table_of_a_sandbox_shows_escapes_and_markup_as_they_are() -> None:
     console = terminal()
     console.size = ConsoleDimensions(1000, 100)
     with console.capture() as shown:
-        console.print(sandbox_view.view(cast(Any, sandbox), ANSWERS["status"], [HOSTILE]))
+        status = conform(Status, ANSWERS["status"])
+        console.print(sandbox_view.view(cast(Any, sandbox), status, [HOSTILE]))
     assert_harmless(shown.get())
     assert shown.get().count(printable(HOSTILE)) >= 8  # with its markup and emoji code
 

@@ -56,7 +56,7 @@ def test_what_is_logged_is_recent_for_a_while(monkeypatch: pytest.MonkeyPatch) -
         log.done(key, "done")
     assert (log.failing, log.done_count) == (0, 3)
     assert (log.last("d"), log.last("c")) == (None, Decision("done", "done", 105.46))
-    assert log.recent(110.0) == [
+    assert [*map(dict, log.recent(110.0))] == [
         {"key": "b", "what": "recovered", "why": "it was: denied", "seconds_ago": 5.5},
         {"key": "a", "what": "failed", "why": "denied", "seconds_ago": 9.5},
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from ccm.bus.frames import CloudRemaining, CloudThrottled, Granted, GrantRequest, Message
 from ccm.decide.budget import Priority
-from ccm.model.objects import Json
+from ccm.model.status import BudgetStatus
 from ccm.supervisor.budget import UNHEARD_RETRY, Budget
 from tests.support.waiting import let_run, until
 
@@ -65,10 +65,9 @@ class Shared(Budget):
         """The cloud refused a call of worker "a" that was granted just now."""
         self.slow_down("a", CloudThrottled(budget, seconds, time.monotonic()))
 
-    def shown(self, budget: str = "read", later: float = 0.0) -> Json:
+    def shown(self, budget: str = "read", later: float = 0.0) -> BudgetStatus:
         """What `status` shows of a class; `later` seconds from now."""
-        status: Json = self.status(time.monotonic() + later)[budget]
-        return status
+        return self.status(time.monotonic() + later)[budget]
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from heapq import nsmallest
 
 from ccm.model.objects import Json, text
 from ccm.model.service import Service
+from ccm.model.status import BalancerStatus
 from workers.service.backends import Backends
 
 MAX_SERVICES_SHOWN = 20
@@ -77,7 +78,7 @@ class Phase(IntEnum):
     ENSURED = 3
 
 
-def summarize(states: Mapping[str, ServiceState], now: float) -> list[Json]:
+def summarize(states: Mapping[str, ServiceState], now: float) -> list[BalancerStatus]:
     """One entry a Service with a balancer; in one phase, what changed last comes first."""
     owning = ((key, state) for key, state in states.items() if state.owner)
     first = nsmallest(
@@ -101,7 +102,7 @@ def _answered_at(state: ServiceState) -> float:
     return answer.at if answer else 0.0
 
 
-def _entry(key: str, state: ServiceState, now: float) -> Json:
+def _entry(key: str, state: ServiceState, now: float) -> BalancerStatus:
     answered_at = _answered_at(state)
     return {
         "service": key,

@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from ccm.model.objects import Json
+from ccm.model.status import Status
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class Endpoints:
     health: HealthEndpoints
     metrics: CollectorRegistry
     slis: CollectorRegistry
-    status: Callable[[], Json]
+    status: Callable[[], Status]
     configz: Json
     flagz: str
     set_verbosity: Callable[[int], None]
@@ -242,7 +243,7 @@ def _zpage(title: str, body: str) -> web.Response:
     return web.Response(text=text)
 
 
-def _json(body: Json) -> web.Response:
+def _json(body: Mapping[str, Any]) -> web.Response:
     return web.Response(body=orjson.dumps(body), content_type="application/json")
 
 

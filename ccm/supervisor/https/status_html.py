@@ -17,7 +17,8 @@ VOID_ELEMENTS = ("meta",)
 GOOD = ("running", "standby", "skipped", "closed", "ensured", "permit", "recovered")
 BAD = ("failed", "backoff", "open", "refused", "held", "critical")
 
-StatusPart = Mapping[str, Any]
+TableEntry = Mapping[str, Any]
+"""Values of a row by the keys of the columns."""
 
 
 class Markup(str):
@@ -124,7 +125,7 @@ class Section:
     title: str
     caption: str
     columns: tuple[TableColumn, ...]
-    entries: Sequence[StatusPart]
+    entries: Sequence[TableEntry]
     if_empty: str
     total: int = 0
     notes: tuple[str, ...] = ()
@@ -152,7 +153,7 @@ class Section:
             element("tfoot", element("tr", foot)) if more > 0 else "",
         )
 
-    def _row(self, entry: StatusPart) -> Markup:
+    def _row(self, entry: TableEntry) -> Markup:
         name, *others = (column.format(entry.get(column.key)) for column in self.columns)
         titles = (column.title for column in self.columns[1:])
         cells = (

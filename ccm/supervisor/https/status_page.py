@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
-from ccm.model.objects import mapping, text
+from ccm.model.status import MigrationStatus, PageStatus
 from ccm.supervisor.https.status_html import (
     CONTENT_SECURITY_POLICY,
     STYLE,
     Markup,
-    StatusPart,
     duration,
     element,
     join,
@@ -27,7 +26,7 @@ REFRESH_CHOICES = (5, 30)  # seconds
 OTHER_PATHS = ("metrics", "readyz?verbose", "statusz", "configz", "flagz")
 
 
-def routes(read_status: Callable[[], StatusPart]) -> Iterator[web.RouteDef]:
+def routes(read_status: Callable[[], PageStatus]) -> Iterator[web.RouteDef]:
     """`/`, rendered for each request."""
 
     async def show(request: web.Request) -> web.Response:
@@ -50,13 +49,13 @@ def _refresh(query: str) -> int:
     return min(max(int(query), MIN_REFRESH), MAX_REFRESH)
 
 
-def render(status: StatusPart, at: datetime, refresh: int = 0) -> str:
-    """HTML of the supervisor's status, with `uninitialized_nodes` and `failing_checks` in it.
+def render(status: PageStatus, at: datetime, refresh: int = 0) -> str:
+    """HTML of the supervisor's status.
 
     `refresh` is the interval in seconds at which the browser reloads; 0 for never.
     """
-    problems = find_problems(status)
-    where = f"{plain(status.get('cluster'))}, {_role(status)}"
+    problems = find_problems(status, status["failing_checks"])
+    where = f"{plain(status['cluster'])}, {_role(status)}"
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -66,38 +65,38 @@ def render(status: StatusPart, at: datetime, refresh: int = 0) -> str:
         element("style", Markup(STYLE)),
     )
     tables = (section.markup() for section in sections(status))
-    main = element("main", _problems(problems, text(status.get("docs_url"))), *tables)
+    main = element("main", _problems(problems, status["docs_url"]), *tables)
     body = element("body", _header(status), main, _footer(at, refresh))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def _role(status: StatusPart) -> str:
-    return "leader" if mapping(status.get("leader")).get("is_leader") is True else "standby"
+def _role(status: PageStatus) -> str:
+    return "leader" if status["leader"]["is_leader"] else "standby"
 
 
-def _header(status: StatusPart) -> Markup:
-    leader = mapping(status.get("leader"))
-    left = f"leader ({duration(leader.get('seconds_left'))} left, renewed while it holds the lease)"
+def _header(status: PageStatus) -> Markup:
+    leader = status["leader"]
+    left = f"leader ({duration(leader['seconds_left'])} left, renewed while it holds the lease)"
     lines = {
-        "Cluster": plain(status.get("cluster")),
-        "Leadership": left if leader.get("is_leader") is True else "standby",
-        "Decision": plain(leader.get("decision")),
-        "Identity": plain(leader.get("identity")),
-        **_migration(mapping(leader.get("migration"))),
-        "Cloud": plain(status.get("provider")),
-        "Version": plain(status.get("version")),
-        "Up": duration(status.get("up_seconds")),
+        "Cluster": plain(status["cluster"]),
+        "Leadership": left if leader["is_leader"] else "standby",
+        "Decision": plain(leader["decision"]),
+        "Identity": plain(leader["identity"]),
+        **_migration(leader.get("migration")),
+        "Cloud": plain(status["provider"]),
+        "Version": plain(status["version"]),
+        "Up": duration(status["up_seconds"]),
     }
     terms = (join(element("dt", term), element("dd", value)) for term, value in lines.items())
-    title = f"{plain(status.get('cluster'))}: {_role(status)}"
+    title = f"{plain(status['cluster'])}: {_role(status)}"
     return element("header", element("h1", title), element("dl", *terms, id="leadership"))
 
 
-def _migration(migration: StatusPart) -> dict[str, str]:
+def _migration(migration: MigrationStatus | None) -> dict[str, str]:
     if not migration:
         return {}
-    held = "held" if migration.get("is_leader") is True else "not held"
-    return {"Migration": f"{plain(migration.get('lease'))}: {held}"}
+    held = "held" if migration["is_leader"] else "not held"
+    return {"Migration": f"{plain(migration['lease'])}: {held}"}
 
 
 def _footer(at: datetime, refresh: int) -> Markup:

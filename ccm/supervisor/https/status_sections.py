@@ -1,12 +1,20 @@
 """The sections of the status page: one function for each, from the status to a table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ccm.decide.deletion import DELETION_RULES
-from ccm.model.objects import Json, mapping, number, objects, text
+from ccm.model.status import (
+    BudgetStatus,
+    DeletionStatus,
+    IdentityStatus,
+    InformerStatus,
+    Status,
+    UninitializedStatus,
+    WorkerStatus,
+)
 from ccm.supervisor.deletion_state import why_blocked
 from ccm.supervisor.https import status_html as html
-from ccm.supervisor.https.status_html import Section, StatusPart, TableColumn, plural
+from ccm.supervisor.https.status_html import Section, TableColumn, TableEntry, plural
 from ccm.supervisor.status_metrics import controller_of_worker
 
 WORKER_COLUMNS = (
@@ -86,27 +94,27 @@ MEANINGS = {
 """By the reason why a deletion is not permitted."""
 
 
-def sections(status: StatusPart) -> Iterator[Section]:
+def sections(status: Status) -> Iterator[Section]:
     """All tables, in the order in which people need them."""
-    workers = objects(status.get("workers"))
+    workers = status["workers"]
     yield _workers(workers)
-    yield _nodes(workers, mapping(status.get("uninitialized_nodes")))
+    yield _nodes(workers, status["uninitialized_nodes"])
     yield _balancers(workers)
-    yield _deletions(mapping(status.get("deletions")))
-    yield _budget(mapping(status.get("budget")))
+    yield _deletions(status["deletions"])
+    yield _budget(status["budget"])
     yield _decisions(workers)
-    yield _quarantine(mapping(status.get("quarantined")))
+    yield _quarantine(status["quarantined"])
     yield _volumes(workers)
-    yield _watches(mapping(status.get("informer")))
-    yield _identities(mapping(status.get("identities")))
+    yield _watches(status["informer"])
+    yield _identities(status["identities"])
 
 
-def _workers(workers: list[Json]) -> Section:
+def _workers(workers: list[WorkerStatus]) -> Section:
     entries = [
         {
             **worker,
-            "ready": mapping(worker.get("queue")).get("ready"),
-            "processes": [pid for pid in (worker.get("pid"), worker.get("successor_pid")) if pid],
+            "ready": worker["queue"]["ready"] if "queue" in worker else None,
+            "processes": [pid for pid in (worker["pid"], worker["successor_pid"]) if pid],
         }
         for worker in workers
     ]
@@ -114,15 +122,15 @@ def _workers(workers: list[Json]) -> Section:
     return Section("workers", "Workers", caption, WORKER_COLUMNS, entries, "There is none.")
 
 
-def _nodes(workers: list[Json], uninitialized: StatusPart) -> Section:
+def _nodes(workers: list[WorkerStatus], uninitialized: UninitializedStatus) -> Section:
     """What the supervisor itself observes, with the reasons that workers report."""
-    since = mapping(uninitialized.get("first"))
+    since = uninitialized.get("first", {})
     reported = list(_pending(workers, "node"))
     explained = {entry["key"] for entry in reported}
     others = [{"key": key, "why": "not reported yet"} for key in since if key not in explained]
-    entries = sorted((*reported, *others), key=lambda entry: -number(since.get(entry["key"])))
+    entries = sorted((*reported, *others), key=lambda entry: -since.get(entry["key"], 0.0))
     unrouted = list(_pending(workers, "route"))
-    total = max(number(uninitialized.get("count")), _count(workers, "node"), len(entries))
+    total = max(uninitialized.get("count", 0), _count(workers, "node"), len(entries))
     return Section(
         "nodes",
         "Pending nodes",
@@ -130,12 +138,12 @@ def _nodes(workers: list[Json], uninitialized: StatusPart) -> Section:
         NODE_COLUMNS,
         [{"seconds": since.get(entry["key"]), **entry} for entry in (*entries, *unrouted)],
         "None waits for us.",
-        total=int(total) + _count(workers, "route"),
+        total=total + _count(workers, "route"),
         notes=_counts_of_nodes(uninitialized),
     )
 
 
-def _counts_of_nodes(uninitialized: StatusPart) -> tuple[str, str]:
+def _counts_of_nodes(uninitialized: UninitializedStatus) -> tuple[str, str]:
     """Two states which are often taken for one."""
     unready = plural(uninitialized.get("initialized_not_ready"), "node")
     return (
@@ -145,97 +153,91 @@ def _counts_of_nodes(uninitialized: StatusPart) -> tuple[str, str]:
     )
 
 
-def _balancers(workers: list[Json]) -> Section:
+def _balancers(workers: list[WorkerStatus]) -> Section:
     """The load balancers that the worker reports, and the Services that are pending."""
     ours = [worker for worker in workers if _controller(worker) == "service"]
     reasons = {entry["key"]: {"why": entry["why"]} for entry in _pending(workers, "service")}
-    reported = [entry for worker in ours for entry in objects(worker.get("services"))]
-    names = {text(entry.get("service")) for entry in reported}
+    reported = [entry for worker in ours for entry in worker.get("services", ())]
+    names = {entry["service"] for entry in reported}
     pending = [{"service": key, "state": "pending"} for key in reasons if key not in names]
-    entries = [*pending, *reported]
-    total = max(sum(number(worker.get("balancers")) for worker in ours), len(entries))
-    backends = sum(number(worker.get("backends")) for worker in ours)
+    entries: list[TableEntry] = [*pending, *reported]
+    total = max(sum(worker.get("balancers", 0) for worker in ours), len(entries))
+    backends = sum(worker.get("backends", 0) for worker in ours)
     return Section(
         "balancers",
         "Load balancers",
         f"{plural(total, 'Service')}, failing first; {plural(backends, 'eligible node')}.",
         BALANCER_COLUMNS,
-        [entry | reasons.get(text(entry.get("service")), {}) for entry in entries],
+        [{**entry, **reasons.get(entry["service"], {})} for entry in entries],
         "None is known.",
-        total=int(total),
+        total=total,
     )
 
 
-def _deletions(deletions: StatusPart) -> Section:
-    counts, budget = mapping(deletions.get("counts")), mapping(deletions.get("budget"))
+def _deletions(deletions: DeletionStatus) -> Section:
+    counts, budget = deletions["counts"], deletions["budget"]
     allowance = (
-        f"Budget: {html.count(budget.get('left'))} of {html.count(budget.get('limit'))} left in"
-        f" {html.duration(budget.get('window_seconds'))}. Since the start:"
-        f" {html.count(counts.get('proposed'))} proposed,"
-        f" {html.count(counts.get('permitted'))} permitted."
+        f"Budget: {budget['left']:,} of {budget['limit']:,} left in"
+        f" {html.duration(budget['window_seconds'])}. Since the start:"
+        f" {counts['proposed']:,} proposed, {counts['permitted']:,} permitted."
     )
-    candidates = objects(deletions.get("candidates"))
+    candidates = deletions["candidates"]
     return Section(
         "deletions",
         "Deletions of nodes",
         "Nodes whose machine is gone, by the cloud, and why they are not deleted yet.",
         DELETION_COLUMNS,
-        [{**entry, "meaning": MEANINGS.get(text(entry.get("reason")))} for entry in candidates],
+        [{**entry, "meaning": MEANINGS.get(entry["reason"])} for entry in candidates],
         "None is known.",
-        total=len(candidates) + int(number(deletions.get("more_candidates"))),
+        total=len(candidates) + deletions["more_candidates"],
         notes=(*why_blocked(deletions), allowance),
     )
 
 
-def _budget(classes: StatusPart) -> Section:
+def _budget(classes: dict[str, BudgetStatus]) -> Section:
     entries = [
         {
             **limit,
-            "calls_waiting": sum(map(number, mapping(limit.get("waiting")).values())),
-            "longest_wait": max(
-                (number(waiting.get("seconds")) for waiting in objects(limit.get("queue"))),
-                default=0,
-            ),
+            "name": name,
+            "calls_waiting": sum(limit["waiting"].values()),
+            "longest_wait": max((waiting["seconds"] for waiting in limit["queue"]), default=0),
         }
-        for limit in _named(classes)
+        for name, limit in classes.items()
     ]
     caption = "One row a class of cloud calls; all workers share it."
     if_empty = "No worker has declared the cloud's limits yet."
     return Section("budget", "Cloud budget", caption, BUDGET_COLUMNS, entries, if_empty)
 
 
-def _decisions(workers: list[Json]) -> Section:
-    entries = [
-        {
-            **entry,
-            "worker": worker.get("name"),
-            "seconds_ago": number(entry.get("seconds_ago")) + number(worker.get("silent_seconds")),
-        }
+def _decisions(workers: list[WorkerStatus]) -> Section:
+    decisions = [
+        (entry["seconds_ago"] + worker["silent_seconds"], worker["name"], entry)
         for worker in workers
-        for entry in objects(worker.get("recent"))
+        for entry in worker.get("recent", ())
     ]
+    decisions.sort(key=lambda decision: decision[0])
     return Section(
         "decisions",
         "Recent decisions",
         "What failed and what recovered, newest first; a reason that objects share is shown once.",
         DECISION_COLUMNS,
-        sorted(entries, key=lambda entry: number(entry["seconds_ago"])),
+        [{**entry, "worker": name, "seconds_ago": ago} for ago, name, entry in decisions],
         "Nothing failed since the workers started.",
     )
 
 
-def _quarantine(controllers: StatusPart) -> Section:
+def _quarantine(controllers: dict[str, dict[str, float]]) -> Section:
     entries = [
         {"key": key, "controller": controller.replace("_", "-"), "seconds": seconds}
         for controller, keys in controllers.items()
-        for key, seconds in mapping(keys).items()
+        for key, seconds in keys.items()
     ]
     caption = "Objects in progress each time a worker crashed: skipped, then retried."
     if_empty = "No object is in quarantine."
     return Section("quarantine", "Quarantine", caption, QUARANTINE_COLUMNS, entries, if_empty)
 
 
-def _volumes(workers: list[Json]) -> Section:
+def _volumes(workers: list[WorkerStatus]) -> Section:
     return Section(
         "volumes",
         "Pending volumes",
@@ -247,45 +249,44 @@ def _volumes(workers: list[Json]) -> Section:
     )
 
 
-def _watches(informer: StatusPart) -> Section:
-    skipped = number(informer.get("undecodable"))
+def _watches(informer: InformerStatus) -> Section:
+    skipped = informer["undecodable"]
     return Section(
         "watches",
         "Watches",
         "One list and watch a kind, for all workers.",
         WATCH_COLUMNS,
-        list(_named(mapping(informer.get("kinds")))),
+        _named(informer["kinds"]),
         "Nothing is watched yet.",
         notes=(f"{plural(skipped, 'object')} skipped: see the log.",) if skipped else (),
     )
 
 
-def _identities(accounts: StatusPart) -> Section:
+def _identities(accounts: dict[str, IdentityStatus]) -> Section:
     caption = "The service accounts that the workers use."
     if_empty = "The workers use the supervisor's identity."
-    entries = list(_named(accounts))
+    entries = _named(accounts)
     return Section("identities", "Identities", caption, IDENTITY_COLUMNS, entries, if_empty)
 
 
-def _named(parts: StatusPart) -> Iterator[Json]:
+def _named(parts: Mapping[str, TableEntry]) -> list[TableEntry]:
     """Each entry with its name in it."""
-    for name, part in parts.items():
-        yield {**mapping(part), "name": name}
+    return [{**part, "name": name} for name, part in parts.items()]
 
 
-def _pending(workers: list[Json], controller: str) -> Iterator[Json]:
+def _pending(workers: list[WorkerStatus], controller: str) -> Iterator[dict[str, str]]:
     """Some of the objects that this controller has not reconciled, and why."""
     for worker in workers:
         if _controller(worker) == controller:
-            for key, why in mapping(worker.get("reasons")).items():
-                yield {"key": key, "worker": worker.get("name"), "why": why}
+            for key, why in worker.get("reasons", {}).items():
+                yield {"key": key, "worker": worker["name"], "why": why}
 
 
-def _count(workers: list[Json], controller: str) -> int:
+def _count(workers: list[WorkerStatus], controller: str) -> int:
     """How many objects this controller has not reconciled."""
     ours = (worker for worker in workers if _controller(worker) == controller)
-    return int(sum(number(worker.get("pending")) for worker in ours))
+    return sum(worker.get("pending", 0) for worker in ours)
 
 
-def _controller(worker: Json) -> str:
-    return controller_of_worker(text(worker.get("name")))
+def _controller(worker: WorkerStatus) -> str:
+    return controller_of_worker(worker["name"])

@@ -45,7 +45,7 @@ class Cluster:
     def ask(self, action: str, **request: str) -> dict[str, Any]:
         """The answer to a person, without a Lease that replicas share."""
         commands = DeletionCommands(self.governor, None, lambda: "")
-        return asyncio.run(commands.answer({"action": action, **request}))
+        return {**asyncio.run(commands.answer({"action": action, **request}))}
 
     def get(self, name: str) -> ObservedNode | None:
         return self.nodes.get(name)

@@ -1,6 +1,7 @@
 """What people type and see: `ccm-supervisor deletions` and the flags behind it."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def test_the_policy_is_what_the_flags_say() -> None:
 async def typed(cluster: Cluster, runtime: Path, *words: str, standby: str = "") -> Result:
     """What `ccm-supervisor deletions …` prints, over a real control socket."""
 
-    async def reply(request: dict[str, Any]) -> dict[str, Any]:
+    async def reply(request: dict[str, Any]) -> Mapping[str, Any]:
         assert request["command"] == "deletions"
         return await DeletionCommands(cluster.governor, None, lambda: standby).answer(request)
 

@@ -97,7 +97,8 @@ def test_ready_nodes_that_the_cloud_calls_gone_count_as_well(cluster: Cluster) -
     cluster.fill(10).kill("n0").report(names(5))
     for _ in range(20):
         assert cluster.advance().report(names(5)) == []
-    assert (cluster.governor.verdict("n0") or {})["reason"] == "many-vanished"
+    assert (verdict := cluster.governor.verdict("n0"))
+    assert verdict["reason"] == "many-vanished"
     assert "5 of 10 nodes vanished from the cloud, 4 of them Ready" in cluster.warnings[0][1]
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
+from ccm.model.conform import conform
+from ccm.model.status import STATUS_SCHEMA, Status
 from ccm.settings import Settings
 from ccm.settings.configz import configz, flagz
 from ccm.supervisor.https.endpoints import (
@@ -48,7 +50,9 @@ class Supervisor:
             health=health,
             metrics=metrics,
             slis=slis,
-            status=lambda: {"version": "1.2.3", "up_seconds": 3723.4, "workers": []},
+            status=lambda: conform(
+                Status, {"schema": STATUS_SCHEMA, "version": "1.2.3", "up_seconds": 3723.4}
+            ),
             configz=configz(self.settings),
             flagz=flagz(self.settings),
             set_verbosity=self.verbosities.append,
@@ -156,7 +160,8 @@ async def test_statusz_is_text_for_people_and_json_for_others(admin: AsAdmin) ->
     status = await admin.get("/statusz", headers=as_json)
     assert text.text.startswith("\ncloud-controller-manager statusz\nWarning: ")
     assert "\nUp: 1 hr 02 min 03 sec\nBinary version: 1.2.3\nPaths: /configz " in text.text
-    assert status.json() == {"version": "1.2.3", "up_seconds": 3723.4, "workers": []}
+    document = {"schema": STATUS_SCHEMA, "version": "1.2.3", "up_seconds": 3723.4}
+    assert status.json() == conform(Status, document)
 
 
 async def test_stacks_tell_where_every_task_is(admin: AsAdmin) -> None:

@@ -12,7 +12,9 @@ from ccm import metrics
 from ccm.counters import Counters
 from ccm.decide.children import Life, WorkerState
 from ccm.kube.client import Kube
+from ccm.model.conform import conform
 from ccm.model.objects import Json
+from ccm.model.status import Status, WorkerReport
 from ccm.settings import Settings
 from ccm.supervisor.budget import Budget, WaitStats
 from ccm.supervisor.child import Child, WorkerProcess
@@ -57,8 +59,9 @@ class Supervisor:
     def worker(self, name: str, state: WorkerState = WorkerState.RUNNING, **facts: Any) -> None:
         """A worker as `status` shows it; without facts it has no process."""
         process: Any = SimpleNamespace(pid=1)
+        report = conform(WorkerReport, facts)
         start = (
-            WorkerProcess(f"{name}.1", process, Path("hand"), (), status=facts) if facts else None
+            WorkerProcess(f"{name}.1", process, Path("hand"), (), report=report) if report else None
         )
         child = Child(name, "any", Life(state, deaths=3), 1, start)
         self.status["workers"].append(child.describe(time.monotonic()))
@@ -66,7 +69,7 @@ class Supervisor:
     def page(self) -> str:
         collector = SupervisorCollector(
             settings=self.settings,
-            status=lambda: self.status,
+            status=lambda: conform(Status, self.status),
             worker_counters=self.worker_counters,
             own_counters=(self.counters, self.uninitialized.counters),
             grant_waits=lambda: iter([("read", "node-init", self.wait.histogram)]),

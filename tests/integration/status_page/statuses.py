@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
 
+from ccm.model.conform import conform
 from ccm.model.objects import Json
+from ccm.model.status import PageStatus
 from ccm.supervisor.https.status_page import render
-from ccm.supervisor.problems import find_problems
+from ccm.supervisor.problems import StatusProblem, find_problems
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 
@@ -101,7 +103,7 @@ def group(why: str, *names: str, seconds: float = 90.0, is_failure: bool = True)
 
 def with_problems(facts: Json) -> Json:
     """As the supervisor answers `status`."""
-    return {"problems": [one.describe() for one in find_problems(facts)], **facts}
+    return {"problems": [one.describe() for one in problems_of(facts)], **facts}
 
 
 def balancer(key: str, state: str = "ensured", **changes: Any) -> Json:
@@ -245,8 +247,18 @@ class PageReader(HTMLParser):
             self.texts[self._heading][-1] += data
 
 
-def read(status: Json, refresh: int = 0) -> PageReader:
-    return PageReader(render(status, NOW, refresh))
+def problems_of(facts: Json) -> list[StatusProblem]:
+    """With the health checks that fail, as on the page."""
+    status = conform(PageStatus, facts)
+    return find_problems(status, status["failing_checks"])
+
+
+def rendered(facts: Json, refresh: int = 0) -> str:
+    return render(conform(PageStatus, facts), NOW, refresh)
+
+
+def read(facts: Json, refresh: int = 0) -> PageReader:
+    return PageReader(rendered(facts, refresh))
 
 
 def paths(status: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

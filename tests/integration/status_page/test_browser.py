@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ccm.model.conform import conform
+from ccm.model.status import PageStatus
 from ccm.supervisor.https.status_html import STYLE
 from ccm.supervisor.https.status_sections import sections
 
@@ -69,7 +71,9 @@ async def test_a_screen_reader_finds_every_table_by_name_with_titles_of_rows_and
         await _show(tab, server.port)
         nodes = (await tab.call("Accessibility.getFullAXTree"))["nodes"]
     page = read(troubled())
-    assert page.rows.keys() == {section.title for section in sections(troubled())}
+    assert page.rows.keys() == {
+        section.title for section in sections(conform(PageStatus, troubled()))
+    }
     assert _names(nodes, "table") == [*page.captions.values()]
     assert _names(nodes, "region") == [*page.headings.values()]
     assert {"vm-77", "default/api", "node-0", "Node"} <= {*_names(nodes, "rowheader")}

@@ -54,7 +54,7 @@ class Tagging:
             return has_ended and not waits and not status["queue"]["ready"]
 
         await until(is_at_rest)
-        return self.runner.status()
+        return {**self.runner.status()}
 
     def calls(self) -> Counter[str]:
         """Those since the last question, by their names."""
