@@ -20,7 +20,7 @@ ACCOUNT = "system:node:"
 
 @dataclass(frozen=True, slots=True)
 class ServingRequest:
-    """A request that nobody has approved or denied, and the IP addresses that it is for."""
+    """A request that no one has approved or denied, and the IP addresses that it is for."""
 
     name: str
     node: str

@@ -136,10 +136,10 @@ class Cause:
         if self.is_outage:
             sentence = f"Every read of the cloud has failed for {since}: {self.why}."
             sentence += f" Waiting: {waiting}." if waiting else ""
-            anchor, page = "workers", "operations.md#the-cloud-fails"
+            anchor, page = "workers", "troubleshooting.md#the-cloud-fails"
         else:
             sentence = f"{self.why}. Failing for {since}: {waiting}."
-            anchor, page = _section(next(iter(self.counts))), "operations.md#ccmreconcilesfail"
+            anchor, page = _section(next(iter(self.counts))), "alerts.md#ccmreconcilesfail"
         names = tuple(self.names[kind][:NAMED]) if kind else ()
         return StatusProblem(
             self.severity, anchor, sentence, page, kind, names, tuple(self.symptoms)
@@ -210,7 +210,7 @@ def _of_nodes(uninitialized: UninitializedStatus, causes: list[Cause]) -> Iterat
         cause.severity = Severity.CRITICAL
         cause.symptoms.append(f"{sentence}.")
         return
-    page = "operations.md#a-node-stays-tainted"
+    page = "troubleshooting.md#a-node-stays-tainted"
     yield _named(Severity.CRITICAL, "nodes", sentence, page, "node", names)
 
 
@@ -225,7 +225,7 @@ def _of_watches(kinds: dict[str, WatchStatus], checks: dict[str, str]) -> Iterat
     )
     for error, names in broken.items():
         sentence = f"The API server cannot be watched: {error}. Kinds: {', '.join(names)}."
-        page = "operations.md#ccmwatchbroken"
+        page = "alerts.md#ccmwatchbroken"
         yield StatusProblem(Severity.CRITICAL, "watches", sentence, page, symptoms=symptoms)
 
 
@@ -238,7 +238,7 @@ def _of_refusals(workers: list[WorkerStatus], checks: dict[str, str]) -> Iterato
     for fault, names in refusing.items():
         symptoms = tuple(f"{name}: {checks.pop(name)}." for name in names if name in checks)
         sentence = f"{fault.rstrip('.')}. Refused to start: {', '.join(names)}."
-        page = "operations.md#ccmworkerdown"
+        page = "alerts.md#ccmworkerdown"
         yield StatusProblem(Severity.CRITICAL, "workers", sentence, page, symptoms=symptoms)
 
 
@@ -278,7 +278,7 @@ def _of_budget(classes: dict[str, BudgetStatus], causes: list[Cause]) -> Iterato
                 outage.symptoms.append(sentence)
                 continue
             severity = Severity.CRITICAL if state == "open" else Severity.WARNING
-            page = "operations.md#the-cloud-throttles"
+            page = "troubleshooting.md#the-cloud-throttles"
             yield StatusProblem(severity, "budget", sentence, page)
 
 
@@ -286,7 +286,7 @@ def _of_quarantine(controllers: dict[str, dict[str, float]]) -> Iterator[StatusP
     for package, keys in controllers.items():
         controller, names = package.replace("_", "-"), [*keys]
         sentence = f"{plural(len(names), 'object')} of {controller} in quarantine"
-        page = "operations.md#ccmkeysquarantined"
+        page = "alerts.md#ccmkeysquarantined"
         yield _named(Severity.WARNING, "quarantine", sentence, page, _kind(controller), names)
 
 

@@ -51,6 +51,9 @@ RUN = {
 NOT_RUN = {"cosign", "ctr", "docker", "k0s", "kops", "podman", "rm", "systemd-run"}
 """Those that would need a registry, a cluster, a daemon or a bus; one removes an installation."""
 
+GENERATED = {"annotations.md", "faults.md", "flags.md", "metrics.md"}
+MAX_WORDS = 1500
+
 every_page = pytest.mark.parametrize("page", [*map(Page.read, PAGES)], ids=[*map(page_name, PAGES)])
 
 
@@ -90,6 +93,16 @@ def test_every_flag_that_is_named_exists(page: Page) -> None:
     assert named - {*_options(), *(flag.label for flag in flags()), *OTHERS} == set()
 
 
+@every_page
+def test_a_page_is_read_in_one_sitting(page: Page) -> None:
+    """Its words but for code; of a page whose tables are made from the code, those before them."""
+    text = page.prose
+    if page.path.name in GENERATED:
+        text = text.partition("\n## ")[0]
+    words = [word for word in text.split() if re.search(r"\w", word)]
+    assert len(words) <= MAX_WORDS
+
+
 def _options() -> Iterator[str]:
     root = click.Context(main, **main.context_settings)
     for ctx in (root, *all_commands(main, root)):
@@ -100,7 +113,7 @@ def _options() -> Iterator[str]:
 def test_every_alert_has_a_paragraph_where_it_points_and_no_other_is_reported() -> None:
     groups = yaml.safe_load((ROOT / "deploy" / "alerts.yaml").read_text())["groups"]
     rules = {rule["alert"]: rule["annotations"] for group in groups for rule in group["rules"]}
-    reported = [one for one in Page.read(DOCS / "operations.md").headings if one.startswith("CCM")]
+    reported = [one for one in Page.read(DOCS / "alerts.md").headings if one.startswith("CCM")]
     assert sorted(reported) == sorted(rules)
     published = "https://ccm-supervisor.example/"
     for annotations in rules.values():

@@ -15,7 +15,7 @@ from tests.support.running import Json, until
 
 pytestmark = pytest.mark.real
 
-PAGE = Path(__file__).parents[2] / "docs" / "providers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "provider-controllers.md"
 LABEL = "example.com/power"
 FLAGS = ("--controllers=*,-service,-route,power", "--use-service-account-credentials")
 """Without those whose accounts have rights from the API server's own roles."""

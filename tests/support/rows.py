@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-DIFFERENCES = TESTS.parent / "docs" / "differences.md"
+DIFFERENCES = sorted((TESTS.parent / "docs").glob("differences*.md"))
 CLOUDS = {
     "AZ": "azure",
     "DO": "digitalocean",
@@ -86,13 +86,14 @@ def named() -> Iterator[tuple[str, str]]:
 
 
 def differences() -> dict[str, str]:
-    """Row → the section of `docs/differences.md` that says why we do otherwise."""
+    """Row → the section of the pages of differences that says why we do otherwise."""
     found: dict[str, str] = {}
     section = ""
-    for line in DIFFERENCES.read_text(encoding="utf-8").splitlines():
-        if line.startswith("#"):
-            title = line.lstrip("# ").lower()
-            section = re.sub(r"[^\w -]", "", title).replace(" ", "-")
-        for key in ids_in(line):
-            found[key] = f"docs/differences.md#{section}"
+    for page in DIFFERENCES:
+        for line in page.read_text(encoding="utf-8").splitlines():
+            if line.startswith("#"):
+                title = line.lstrip("# ").lower()
+                section = re.sub(r"[^\w -]", "", title).replace(" ", "-")
+            for key in ids_in(line):
+                found[key] = f"docs/{page.name}#{section}"
     return found

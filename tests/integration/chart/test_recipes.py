@@ -15,7 +15,10 @@ from tests.docs.pages import DOCS, Page
 from tests.integration.chart.helm import helm
 from tests.support.kube.cluster import RealCluster
 
-PAGES = (CHART / "README.md", *sorted((DOCS / "install").glob("*.md")))
+PAGES = (
+    CHART / "README.md",
+    *sorted(page for folder in ("install", "providers") for page in (DOCS / folder).glob("*.md")),
+)
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -26,7 +29,7 @@ def documents(page: Path) -> Iterator[Any]:
 
 
 def values(page: Path) -> Iterator[dict[str, Any]]:
-    """What a page gives the chart, whoever installs it."""
+    """The values that a page gives the chart."""
     for body in documents(page):
         match body:
             case {"flags": _}:

@@ -248,7 +248,7 @@ def test_the_command_of_the_page_makes_every_link_ones_own() -> None:
     )
     made = yaml.safe_load(done.stdout)["groups"][0]["rules"]
     links = [rule["annotations"]["runbook_url"] for rule in made]
-    assert all(link.startswith("https://wiki.local/ccm/operations.md#") for link in links)
+    assert all(link.startswith("https://wiki.local/ccm/alerts.md#") for link in links)
 
 
 def test_every_metric_in_a_rule_is_served() -> None:
