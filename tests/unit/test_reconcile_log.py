@@ -102,20 +102,32 @@ moves = st.tuples(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(moves, max_size=30))
 def test_what_is_pending_is_what_did_not_end_done(history: list[tuple[str, str, str]]) -> None:
-    log, pending = ReconcileLog(), set()
+    log, pending = ReconcileLog(), dict[str, tuple[str, bool]]()
     for move, key, why in history:
         match move:
             case "done":
                 log.done(key, "done")
-                pending.discard(key)
+                pending.pop(key, None)
             case "waiting":
                 log.waiting(key, f"waits for {why}")
-                pending.add(key)
+                pending.setdefault(key, (f"waits for {why}", False))
             case "failed":
                 log.failed(key, why)
-                pending.add(key)
-    assert set(log.first(9)) == pending
-    assert len(log) == len(pending)
+                pending[key] = (why, True)
+    assert {key: why for key, (why, _) in pending.items()} == log.first(9)
+    assert (len(log), log.failing) == (len(pending), sum(fails for _, fails in pending.values()))
+    shown = {(it["why"], it["is_failure"]): {*it["names"]} for it in log.groups(0.0)}
+    assert shown == {
+        reason: {key for key in pending if pending[key] == reason} for reason in pending.values()
+    }
+
+
+def test_a_reason_names_some_of_its_keys() -> None:
+    log = ReconcileLog()
+    for key in "abcdefgh":
+        log.failed(key, "denied")
+    [group] = log.groups(0.0)
+    assert (group["count"], group["names"]) == (8, ["a", "b", "c", "d", "e"])
 
 
 def test_what_goes_on_failing_is_reported_every_minute(
