@@ -62,6 +62,7 @@ MONITOR_PERIOD = 0.5  # seconds between two passes over nodes that are not Ready
 REFRESH_PERIOD = 1.0  # seconds of one pass over all nodes
 IDLE_FOR = 3.0  # seconds without a change after which there is nothing more to come
 NEXT_TRY_WITHIN = 12.0  # seconds; what a controller looks at again before belongs to the plan
+ROUTE_PERIOD = 2 * IDLE_FOR  # seconds of one pass over all routes, which is never idle
 CHECK_INTERVAL = 0.25
 WORKER = "plan.1"
 
@@ -110,6 +111,7 @@ def _dry(settings: Settings) -> Settings:
         node_monitor_period=MONITOR_PERIOD,
         node_deletion_confirmation_period=0.0,
         node_status_update_frequency=REFRESH_PERIOD,
+        route_reconciliation_period=max(settings.route_reconciliation_period, ROUTE_PERIOD),
     )
 
 

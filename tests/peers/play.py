@@ -51,7 +51,7 @@ def make(world: World, first: str) -> Play:
     if world.last_config:
         world.forget_calls()
         with world.at_work(first, world.last_config):
-            world.settle(refused(first, 1), len(world.cases.chosen))
+            world.settle(refused(first, 1), world.looking)
             done.pictures[world.last_config] = picture(world)
     done.alone = list(done.pictures)
     return done
@@ -62,7 +62,7 @@ def take_over(world: World, done: Play, first: str, second: str) -> None:
     before = renamer(world)
     world.forget_calls()
     with world.at_work(second, world.last_config):
-        world.settle(world.cases.refused(first, 1) | refused, len(world.cases.chosen))
+        world.settle(world.cases.refused(first, 1) | refused, world.looking)
         after = renamer(world)
         done.writes = [after(before(one)) for one in world.writes()]
         done.pictures["taken over"] = picture(world)

@@ -1,7 +1,7 @@
 """The upstream Azure controller and ours, each in a lab of its own, and then in the other's."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +88,7 @@ class World:
 
     def make(self, *names: str) -> None:
         for name in names:
-            annotations, spec = SHAPES[name]
+            annotations, spec = SHAPES.get(name, ({}, {}))
             usual = {"type": "LoadBalancer", "selector": {"app": name}, "ports": [TCP]}
             meta = {"name": name, "annotations": {PREFIX + k: v for k, v in annotations.items()}}
             made = self.request("POST", SERVICES, {"metadata": meta, "spec": usual | spec})
@@ -102,21 +102,27 @@ class World:
                 found[one["metadata"]["name"]] = ingress[0]["ip"]
         return found
 
+    def clear(self) -> None:
+        for name in self.uids:
+            self.request("DELETE", f"{SERVICES}/{name}")
+        self.uids.clear()
+
     @contextmanager
-    def at_work(self, who: str) -> Iterator[Running]:
+    def at_work(self, who: str, *flags: str, **more: Any) -> Iterator[Running]:
+        """`flags` count after those of all comparisons, `more` are keys of the configuration."""
         config = self.directory / f"{who}.json"
         stack: dict[str, Any] = {"tenantId": "adfs", "disableAzureStackCloud": True}
         stack |= {"routeUpdateIntervalInSeconds": 1}
-        config.write_text(self.lab.config(**stack))
+        config.write_text(self.lab.config(**stack, **more))
         kubeconfig = self.cluster.kubeconfig("admin")
         if who == UPSTREAM:
             ca_file = self.lab.ca_file
             run: Running = upstream.azure(
-                self.directory, self.binaries, kubeconfig, config, ca_file, *FLAGS
+                self.directory, self.binaries, kubeconfig, config, ca_file, *FLAGS, *flags
             )
         else:
             where = Where(self.directory, kubeconfig, config)
-            run = Supervisor(where, "--cloud-provider=azure", *FLAGS, *OUR_FLAGS)
+            run = Supervisor(where, "--cloud-provider=azure", *FLAGS, *OUR_FLAGS, *flags)
         with run as running:
             yield running
         if who == UPSTREAM:
@@ -132,15 +138,19 @@ class World:
             return is_made and len(self.lab.calls()) >= LEAST_CALLS
 
         wait_for("all are served", is_served, 120.0)
-        since, before = time.monotonic(), len(self.lab.writes())
+        self.until_quiet(self.lab.writes)
+
+    def until_quiet(self, calls: Callable[[], Sequence[object]]) -> None:
+        """For a while there were no more of these."""
+        since, before = time.monotonic(), len(calls())
 
         def is_quiet() -> bool:
             nonlocal since, before
-            if len(writes := self.lab.writes()) != before:
-                since, before = time.monotonic(), len(writes)
+            if (now := len(calls())) != before:
+                since, before = time.monotonic(), now
             return time.monotonic() - since > QUIET
 
-        wait_for("nothing is written any more", is_quiet, 120.0)
+        wait_for("no more calls", is_quiet, 120.0)
 
     def left(self) -> list[str]:
         """What there is of load balancers and routes."""
@@ -183,3 +193,38 @@ def test_each_takes_over_what_the_other_made_without_a_write(
                     if one["metadata"]["name"] not in KEPT:
                         made.request("DELETE", f"{path}/{one['metadata']['name']}")
             wait_for("nothing is left", lambda: not made.left(), 120.0)
+
+
+FEW_READS = ("--configure-cloud-routes=false", "--node-monitor-period=60s")
+BY_ADDRESS = {"loadBalancerBackendPoolConfigurationType": "nodeIP"}
+
+
+@pytest.mark.parametrize("nodes", [10, 30, 50])
+def test_what_five_services_cost(kube_binaries: Path, tmp_path: Path, nodes: int) -> None:
+    """By interface each one is a write, whoever does it; by address the number stays the same."""
+    kinds: dict[str, tuple[str, dict[str, str]]] = {
+        "upstream": (UPSTREAM, {}),
+        "by interface": (OURS, {}),
+        "by address": (OURS, BY_ADDRESS),
+    }
+    costs = dict[str, tuple[int, float]]()
+    with world(kube_binaries, tmp_path, nodes) as made:
+        for kind, (who, more) in kinds.items():
+            with made.at_work(who, *FEW_READS, **more):
+                wait_for("it looks", made.lab.calls, 60.0)
+                made.until_quiet(made.lab.calls)
+                made.lab.forget_calls()
+                began = time.monotonic()
+                made.make(*(f"five-{number}" for number in range(5)))
+                wait_for("all are served", lambda: len(made.addresses()) == 5, 60.0)
+                seconds = time.monotonic() - began
+                made.until_quiet(made.lab.calls)
+                costs[kind] = len(made.lab.calls()), seconds
+                print(nodes, kind, costs[kind], dict(made.lab.counted()))
+                made.lab.forget_calls()
+                made.clear()
+                wait_for("nothing is left", lambda: not made.left(), 60.0)
+                print(nodes, kind, "deleted", len(made.lab.calls()))
+    assert costs["by address"][0] <= 60
+    assert costs["by interface"][0] <= nodes + 60
+    assert costs["by interface"][0] < costs["upstream"][0] / 3

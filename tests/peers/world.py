@@ -57,6 +57,10 @@ class World(ABC):
     last_config: ClassVar[str] = ""
     """The configuration in which the second controller takes over."""
     settle_timeout: ClassVar[float] = 180.0
+    least_quiet: ClassVar[float] = 1.25
+    """Seconds on a machine at rest without a call after which a controller has done all."""
+    least_calls: ClassVar[int] = 0
+    """How many calls show that all Services were looked at; without it one for each."""
 
     directory: Path
     binaries: Path
@@ -65,6 +69,11 @@ class World(ABC):
     nodes: dict[str, str] = field(default_factory=dict)
     machines: dict[str, Json] = field(default_factory=dict)
     uids: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def looking(self) -> int:
+        """How many calls whoever takes over makes at least."""
+        return self.least_calls or len(self.cases.chosen)
 
     # --- what is the cloud's
 
@@ -186,7 +195,8 @@ class World(ABC):
 
         Before that so many `calls` to the services of load balancers have to be made.
         """
-        deadline, quiet = Deadline(self.settle_timeout), min(timeout(1.25), LONGEST_QUIET)
+        deadline = Deadline(self.settle_timeout)
+        quiet = min(timeout(self.least_quiet), LONGEST_QUIET)
         before: object = None
         since = time.monotonic()
         while True:

@@ -37,7 +37,7 @@ ZONE_KEYS, REGION_KEYS = (ZONE, LEGACY_ZONE), (REGION, LEGACY_REGION)
 class LabelRules:
     """Which volumes are ours, and whether they get the legacy labels as well.
 
-    Without `has_zones` the cloud has none, and its volumes can be used in all of their region.
+    Without `has_zones` a volume may have none, and can be used in all of its region then.
     """
 
     csi_drivers: frozenset[str]
@@ -47,9 +47,16 @@ class LabelRules:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The labels that a volume is to have."""
-        kinds = (ZONE_KEYS, REGION_KEYS) if self.has_zones else (REGION_KEYS,)
-        return tuple(key for keys in kinds for key in keys[: 2 if self.has_legacy_labels else 1])
+        """The labels that every volume is to have."""
+        return self.all_keys if self.has_zones else self._keys_of(REGION_KEYS)
+
+    @property
+    def all_keys(self) -> tuple[str, ...]:
+        """The same, and those of the zones that a volume has."""
+        return self._keys_of(ZONE_KEYS) + self._keys_of(REGION_KEYS)
+
+    def _keys_of(self, kind: tuple[str, ...]) -> tuple[str, ...]:
+        return kind[: 2 if self.has_legacy_labels else 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,7 @@ def _labels(
     if region and any(there.get(key, region) != region for key in REGION_KEYS):
         return _against_labels(there, REGION_KEYS, region)
     wanted = dict.fromkeys(ZONE_KEYS, zones_text(zones)) | dict.fromkeys(REGION_KEYS, region)
-    missing = {key: wanted[key] for key in rules.keys if wanted[key] and key not in there}
+    missing = {key: wanted[key] for key in rules.all_keys if wanted[key] and key not in there}
     for value in missing.values():
         if not is_label_value(value):
             return _no_label(value)

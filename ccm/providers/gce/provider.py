@@ -1,5 +1,6 @@
 """Google Compute Engine as a `CloudProvider`."""
 
+import asyncio
 from collections.abc import Mapping
 
 from ccm.cloud.interface import CloudProvider, ProviderContext
@@ -20,16 +21,18 @@ class ClusterId:
 
     def __init__(self, context: ProviderContext) -> None:
         self._keep, self._known = context.keep_config_map, ""
+        self._lock = asyncio.Lock()
         self._derived = derived_cluster_id(context.cluster_uid or context.cluster_name)
 
     async def read(self) -> str:
         """That of the provider before that of the cluster; where there is none, it is made once."""
-        if not self._known:
-            data: Mapping[str, str] = dict.fromkeys(KEYS, self._derived)
-            if self._keep:
-                data = await self._keep("kube-system", CONFIG_MAP, data)
-            self._known = next(filter(None, map(data.get, KEYS)), self._derived)
-        return self._known
+        async with self._lock:  # Services that come together make one
+            if not self._known:
+                data: Mapping[str, str] = dict.fromkeys(KEYS, self._derived)
+                if self._keep:
+                    data = await self._keep("kube-system", CONFIG_MAP, data)
+                self._known = next(filter(None, map(data.get, KEYS)), self._derived)
+            return self._known
 
 
 class GceCloud(CloudProvider):

@@ -9,6 +9,7 @@ from workers.volume_label.plan import Reject, SetLabels, plan, why_left_alone
 from .volumes import (
     REGION,
     WITHOUT_ZONES,
+    ZONE,
     labelled,
     requirement,
     terms,
@@ -49,6 +50,13 @@ def test_without_zones_a_volume_is_labelled_with_its_region() -> None:
     assert plan(there, SOMEWHERE, WITHOUT_ZONES) == SetLabels({REGION: "north"}, None)
     done = volume(labelled(region="north"), with_affinity(affinity))
     assert why_left_alone(done, WITHOUT_ZONES) == "labelled"
+
+
+def test_where_zones_may_be_missing_those_that_there_are_are_labels() -> None:
+    place = VolumePlace(("north-2",), "north")
+    made = plan(volume(), place, WITHOUT_ZONES)
+    assert isinstance(made, SetLabels)
+    assert made.labels == {ZONE: "north-2", REGION: "north"}
 
 
 def test_without_zones_the_region_has_to_be_known_and_to_agree() -> None:

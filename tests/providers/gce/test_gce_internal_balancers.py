@@ -1,5 +1,6 @@
 """Internal load balancers: groups, backend services, and what several of them share."""
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -161,15 +162,16 @@ async def test_services_share_a_backend_if_they_ask_for_it(gce: Gce, cloud: Star
 async def test_upstreams_cluster_id_is_in_the_names_of_shared_parts(
     gce: Gce, start: Start, data: Mapping[str, str], wanted: str
 ) -> None:
-    """GC42: where there is none, ours is made, once."""
+    """GC42: where there is none, ours is made, once for all that come together."""
     asked = list[tuple[str, str]]()
 
     async def keep(namespace: str, name: str, own: Mapping[str, str]) -> Mapping[str, str]:
         asked.append((namespace, name))
+        await asyncio.sleep(0)
         return data or own
 
     cloud = await start(keep_config_map=keep)
-    for name in ("one", "two"):
-        await ensure(cloud, service(name), *hosts(gce))
+    nodes = hosts(gce)
+    await asyncio.gather(*(ensure(cloud, service(name), *nodes) for name in ("one", "two")))
     assert only(gce, "httpHealthChecks")["name"] == f"k8s-{wanted}-node"
     assert asked == [("kube-system", "ingress-uid")]

@@ -59,7 +59,8 @@ class PublicAddresses:
         self._api, self._config, self._cluster = api, config, cluster
         self._restricts = restricts  # whether Services may have addresses made for them only
         self._lists: dict[str, SharedRead[list[Json]]] = {}
-        self._zones: list[str] | None = None
+        self._zones: Sequence[str] | None = None
+        self._read_zones = SharedRead(self._zones_of_region)
 
     async def list(self, group: str) -> Sequence[Json]:
         """All of a resource group; the cluster's where it is empty."""
@@ -129,19 +130,22 @@ class PublicAddresses:
     async def zones(self) -> Sequence[str]:
         """The region's zones, which new addresses and frontends are in, as upstream's."""
         if self._zones is None:
-            path = f"/subscriptions/{self._config.network_subscription}/providers/Microsoft.Compute"
-            answer = await self._api.get("GetZones", path)
-            region = self._config.location.replace(" ", "").lower()
-            found = [
-                text(zone)
-                for kind in objects(answer.get("resourceTypes"))
-                if text(kind.get("resourceType")) == "virtualMachines"
-                for one in objects(kind.get("zoneMappings"))
-                if text(one.get("location")).replace(" ", "").lower() == region
-                for zone in one.get("zones") or ()
-            ]
-            self._zones = sorted(found)
+            self._zones = await self._read_zones()
         return self._zones
+
+    async def _zones_of_region(self) -> Sequence[str]:
+        path = f"/subscriptions/{self._config.network_subscription}/providers/Microsoft.Compute"
+        answer = await self._api.get("GetZones", path)
+        region = self._config.location.replace(" ", "").lower()
+        found = [
+            text(zone)
+            for kind in objects(answer.get("resourceTypes"))
+            if text(kind.get("resourceType")) == "virtualMachines"
+            for one in objects(kind.get("zoneMappings"))
+            if text(one.get("location")).replace(" ", "").lower() == region
+            for zone in one.get("zones") or ()
+        ]
+        return sorted(found)
 
     async def _wanted(
         self, request: BalancerRequest, family: str, record: Json, name: str, *, is_new: bool

@@ -65,7 +65,7 @@ class AzureLoadBalancers:
         self._group = SharedResource(api, "SecurityGroup", path, None)
         self._addresses = PublicAddresses(api, config, cluster, restricts)
         self._shares = not restricts
-        self._members = Members(api, config, self._read_interfaces)
+        self._members = Members(api, config)
         self._balancers = SharedRead(self._read_balancers)
         self._machines = SharedRead(self._read_machines)
         self._read_group = SharedRead(self._group.read)
@@ -281,9 +281,6 @@ class AzureLoadBalancers:
         if error := found.unread.get(group):
             raise error
         return found
-
-    async def _read_interfaces(self) -> Sequence[Json]:
-        return (await self._machines()).interfaces()
 
     async def _machines_of(self, nodes: Sequence[Node]) -> Machines:
         """Those of the cluster's group, and of others where Nodes name them; all, or it raises."""

@@ -1,7 +1,7 @@
 """The machines behind a load balancer: by their interface, or by their address."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from ipaddress import ip_address
 
@@ -33,15 +33,11 @@ def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> 
 class Members:
     """Joins machines to pools; one at a time works on one load balancer's."""
 
-    def __init__(
-        self,
-        api: AzureApi,
-        config: AzureConfig,
-        read_interfaces: Callable[[], Awaitable[Sequence[Json]]],
-    ) -> None:
-        self._api, self._config, self._read = api, config, read_interfaces
+    def __init__(self, api: AzureApi, config: AzureConfig) -> None:
+        self._api, self._config = api, config
         self._lock = asyncio.Lock()
         self.writes = 0  # of interfaces
+        self._written: dict[str, tuple[int, Json]] = {}  # by ID: which write, and its answer
 
     def are_right(self, pool: Json, wanted: Mapping[str, Machine], version: int) -> bool:
         """Whether these machines are behind a pool, and no others."""
@@ -79,7 +75,10 @@ class Members:
         interfaces: Sequence[Json],
         seen: int,
     ) -> None:
-        """A write of each interface that has to join or to leave; one failure stops no other."""
+        """A write of each interface that has to join or to leave; one failure stops no other.
+
+        What another Service has written since `seen` counts as it was answered: it is newer.
+        """
         configurations = _configurations(wanted.values(), version)
         sets = [one for one in wanted.values() if "/virtualmachinescalesets/" in one.key]
         if sets:
@@ -88,11 +87,10 @@ class Members:
                 "loadBalancerBackendPoolConfigurationType to nodeIP"
             )
         async with self._lock:
-            if self.writes != seen:  # meanwhile another Service has written them
-                interfaces = await self._read()
-            found = (_changed(one, pool_id, configurations) for one in interfaces)
+            newer = {key: one for key, (number, one) in self._written.items() if number > seen}
+            newest = (newer.get(ids.key_of(one), one) for one in interfaces)
+            found = (_changed(one, pool_id, configurations) for one in newest)
             changes = [one for one in found if one]
-            self.writes += len(changes)
             results = await asyncio.gather(*map(self._write, changes), return_exceptions=True)
         failures = [one for one in results if isinstance(one, BaseException)]
         for failure in failures:
@@ -101,12 +99,13 @@ class Members:
         verify_complete(map(str, failures))
 
     async def _write(self, interface: Json) -> None:
+        path, etag = ids.id_of(interface), text(interface.get("etag"))
         try:
-            await self._api.put(
-                "PutInterface", ids.id_of(interface), interface, text(interface.get("etag"))
-            )
+            answer = await self._api.put("PutInterface", path, interface, etag)
         except NotFound:  # it went with its machine
             return
+        self.writes += 1
+        self._written[path.lower()] = self.writes, answer
 
 
 def _changed(interface: Json, pool_id: str, wanted: Collection[str]) -> Json | None:
