@@ -89,7 +89,7 @@ class AnyHistory(RuleBasedStateMachine):
     def the_supervisor_restarts(self) -> None:
         self.cluster.restart()
         self.log, self.seen_ready, self.accepted = {}, {}, set()
-        self.passes = set()
+        self.used, self.passes = {}, set()
 
     @rule(freezes=st.sampled_from([True, False, False]))
     def a_person_decides(self, freezes: bool) -> None:
