@@ -4,22 +4,23 @@ import asyncio
 
 import pytest
 
+from tests.support.deadlines import dilation
 from tests.support.environment import SERVICES, Environment
 from tests.support.running import in_background, until
 
 pytestmark = pytest.mark.real
 
-BEFORE, REPLACED = 50, 3  # machines there are, and how many of them end in a second
+BEFORE, REPLACED = 50, 3  # machines there are, and how many of them end in a second at rest
 FLAGS = ("--controllers=cloud-node,service", "--cloud-rate=write=4")
 
 
 async def replace(env: Environment) -> None:
     """For ever: machines end, and others join; Kubernetes has yet to notice those that ended."""
-    first, last = 1, BEFORE
+    first, last, times = 1, BEFORE, dilation()
     while True:
         for name in (f"vm-{number}" for number in range(first, first + REPLACED)):
             await env.admin.terminate(name)
-            await asyncio.sleep(1.0 / REPLACED)
+            await asyncio.sleep(times / REPLACED)
         await env.add_nodes(REPLACED, last + 1)
         first, last = first + REPLACED, last + REPLACED
 

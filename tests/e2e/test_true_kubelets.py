@@ -143,9 +143,7 @@ def url(lab: Lab) -> str:
     url = f"http://{address}/"
 
     def is_served() -> bool:
-        with lab.traffic(url) as traffic:
-            time.sleep(0.5)
-        return not traffic.failed
+        return not lab.requests(url, 25).failed
 
     wait_for("all nodes pass on requests", is_served)
     return url
@@ -153,8 +151,7 @@ def url(lab: Lab) -> str:
 
 def test_requests_go_through_the_balancer_to_pods_on_other_nodes(lab: Lab, url: str) -> None:
     """Each backend passes on what is for Pods elsewhere, over the routes that we made."""
-    with lab.traffic(url) as traffic:
-        time.sleep(3)
+    traffic = lab.requests(url, 150)
     assert not traffic.failed
     assert len(traffic.by) == 2
 

@@ -15,6 +15,7 @@ from ccm.sandbox.kubelets import ready_condition, registration
 from tests.labs.azure.lab import MISSING, NSG, TABLE, Lab, is_built, running_lab
 from tests.peers import upstream
 from tests.peers.world import FLAGS, LEASE, NODES, OUR_FLAGS, OURS, SERVICES, UPSTREAM
+from tests.support.deadlines import slowness
 from tests.support.kube.build import AZURE_PEERS, find_binaries
 from tests.support.kube.cluster import RealCluster
 from tests.support.needed import needed
@@ -26,7 +27,7 @@ NOT_BUILT = "upstream's Azure controller is not built: python3 -m tests.support.
 LEAST_CALLS = 5
 KEPT = "kubernetes", "node-0"
 """Without any Node no controller takes routes away."""
-QUIET = 6.0  # seconds without a write: retries of both begin after 5
+RETRY = 5.0  # seconds after which retries of both begin: a while longer without a write is the end
 TCP, UDP = {"name": "tcp", "port": 80}, {"name": "udp", "port": 80, "protocol": "UDP"}
 RANGES = {"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/24"]}
 SHAPES: dict[str, tuple[dict[str, str], Json]] = {
@@ -148,7 +149,7 @@ class World:
             nonlocal since, before
             if (now := len(calls())) != before:
                 since, before = time.monotonic(), now
-            return time.monotonic() - since > QUIET
+            return time.monotonic() - since > RETRY + slowness()
 
         wait_for("no more calls", is_quiet, 120.0)
 

@@ -17,6 +17,7 @@ from tests.peers.upstream import DEFAULTS, Upstream
 from tests.peers.world import LEASE, NODES, OURS, SERVICES, UPSTREAM
 from tests.providers.gce.adapter import config_of
 from tests.providers.gce.balancers import left
+from tests.support.deadlines import slowness
 from tests.support.kube.build import GCE_PEERS, find_binaries
 from tests.support.kube.cluster import RealCluster
 from tests.support.needed import needed
@@ -39,7 +40,7 @@ KINDS: dict[str, tuple[dict[str, str], Json]] = {
     "internal": ({TYPE: "Internal"}, {}),
     "internal-local": ({TYPE: "Internal"}, LOCAL),
 }
-QUIET = 6.0  # seconds without a call that show that nothing is left to be done
+RETRY = 5.0  # seconds after which retries begin: a while longer without a call is the end
 PATIENCE = 120.0
 
 
@@ -114,7 +115,7 @@ class World:
             nonlocal since, seen
             if (calls := len(self.gce.calls)) != seen:
                 since, seen = time.monotonic(), calls
-            return time.monotonic() > since + QUIET
+            return time.monotonic() > since + RETRY + slowness()
 
         wait_for("quiet", is_quiet, PATIENCE)
 

@@ -40,7 +40,7 @@ async def reap():
     while zombies() and not reaping.done():
         await asyncio.sleep(0.01)
     reaping.cancel()
-asyncio.run(asyncio.wait_for(reap(), 5.0))
+asyncio.run(reap())
 """
 
 

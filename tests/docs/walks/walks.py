@@ -20,6 +20,7 @@ from tests.docs.walks.recorder import ROOT, WALKS, Function, Line, Walk
 from tests.support.deadlines import timeout, within
 
 REPETITIONS = 5  # what goes on beside a walk on a busy machine is not in all of them
+QUIET = 0.2  # seconds in which an idle system writes nothing down
 SUPERVISOR = "MainProcess"
 NAMESPACE = "/api/v1/namespaces/default"
 # The prefix of names, and the reason of the last Event about an object.
@@ -38,25 +39,25 @@ def measure(directory: Path) -> dict[Walk, Files]:
     path = os.pathsep.join(filter(None, (str(directory), str(ROOT), os.environ.get("PYTHONPATH"))))
     limit = patch.object(components, "START_TIMEOUT", timeout(components.START_TIMEOUT))
     with patch.dict(os.environ, {"PYTHONPATH": path}), limit:
-        created = asyncio.run(_create_all(directory / "sandbox"))
+        created = asyncio.run(_create_all(directory / "sandbox", records))
     texts = [file.read_text() for file in records.iterdir()]
     lines = sorted(Line(*json.loads(line)) for text in texts for line in text.splitlines())
     return {walk: _files(lines, walk, created[walk.kind]) for walk in WALKS}
 
 
-async def _create_all(directory: Path) -> dict[str, dict[str, float]]:
+async def _create_all(directory: Path, records: Path) -> dict[str, dict[str, float]]:
     """By kind, when objects of which names were created."""
     async with Sandbox(SandboxOptions(str(directory), nodes=0, node_workers=1)) as sandbox:
         numbers = range(REPETITIONS + 1)
         return {
-            kind: {f"{prefix}-{n}": await _create(sandbox, kind, n) for n in numbers}
+            kind: {f"{prefix}-{n}": await _create(sandbox, kind, n, records) for n in numbers}
             for kind, (prefix, _) in KINDS.items()
         }
 
 
-async def _create(sandbox: Sandbox, kind: str, number: int) -> float:
+async def _create(sandbox: Sandbox, kind: str, number: int, records: Path) -> float:
     """Create an object, when nothing else goes on, and wait for the last Event about it."""
-    await asyncio.sleep(1.0)  # an idle system is measured
+    await _until_idle(records)
     prefix, reason = KINDS[kind]
     at, name = time.monotonic(), f"{prefix}-{number}"
     if kind == "Node":
@@ -70,6 +71,15 @@ async def _create(sandbox: Sandbox, kind: str, number: int) -> float:
         while not (await sandbox.kube.get(f"{NAMESPACE}/events", query))["items"]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return at
+
+
+async def _until_idle(records: Path) -> None:
+    """Until nothing that is counted has run for a while."""
+    before = -1
+    async with within():
+        while (size := sum(file.stat().st_size for file in records.iterdir())) != before:
+            before = size
+            await asyncio.sleep(QUIET)
 
 
 def _files(lines: list[Line], walk: Walk, created: dict[str, float]) -> Files:

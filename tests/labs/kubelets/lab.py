@@ -87,6 +87,11 @@ class Lab:
                 printed = json.loads(running.communicate(timeout=timeout())[0])
                 counted.by, counted.failed = printed["by"], printed["failed"]
 
+    def requests(self, url: str, count: int, rate: float = 50) -> "Traffic":
+        """So many of them, from outside of the nodes' network."""
+        command = (sys.executable, "-I", str(HERE / "traffic.py"), url, f"{rate:g}", str(count))
+        return Traffic(**json.loads(_output(self.here(*command))))
+
     @contextmanager
     def leaders(self) -> Iterator["Leaders"]:
         """Who held the lease during the block; complete at its end."""

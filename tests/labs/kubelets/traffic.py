@@ -1,8 +1,9 @@
-"""`python3 traffic.py URL RATE`: so many requests a second, until the end of stdin; prints JSON.
+"""`python3 traffic.py URL RATE [COUNT]`: so many requests a second, all or until stdin ends.
 
-Each is a connection of its own. What failed is printed with its time; `by` are the answers' nodes.
+It prints JSON. Each is a connection of its own. What failed has its time; `by` are the nodes.
 """
 
+import itertools
 import json
 import sys
 import threading
@@ -15,7 +16,7 @@ TIMEOUT = 5.0
 NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def main(url: str, rate: float) -> None:
+def main(url: str, rate: float, count: int = 0) -> None:
     ended = threading.Event()
     by: Counter[str] = Counter()
     failed: list[str] = []
@@ -31,14 +32,19 @@ def main(url: str, rate: float) -> None:
         except OSError as error:
             failed.append(f"{time.strftime('%X')} {error}")
 
-    threading.Thread(target=wait, daemon=True).start()
+    if not count:
+        threading.Thread(target=wait, daemon=True).start()
     with ThreadPoolExecutor(32) as pool:
         following = time.monotonic()
-        while not ended.wait(max(0.0, following - time.monotonic())):
+        for number in itertools.count(1):
+            if ended.wait(max(0.0, following - time.monotonic())):
+                break
             pool.submit(request)
             following += 1 / rate
+            if number == count:
+                break
     print(json.dumps({"by": by, "failed": failed}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    main(sys.argv[1], float(sys.argv[2]), *map(int, sys.argv[3:]))

@@ -118,7 +118,7 @@ async def test_without_a_fit_node_what_is_behind_stays(
     private = host(do.add_droplet("private", networks=networks("10.0.0.9")))
     assert cloud.load_balancers
     for method in (cloud.load_balancers.ensure, cloud.load_balancers.update_nodes):
-        with pytest.raises(Refused, match=r"not private: .* needs public IPv4 addresses"):
+        with pytest.raises(Refused, match=r"\(private\): .* needs public IPv4 addresses"):
             await invoke(method, web(), [private])
     assert only(do)["droplet_ids"] == [worker["id"]]
     made = await cloud.ensure(web(), private, host(worker))
