@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from ccm.cloud.machines import MachineLookup
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import NotFound
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, Unknown
 from ccm.model.objects import Node, label_value, mapping, text
@@ -29,6 +30,7 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         self.reader = MachineReader(api, config)
         vnet, group = config.vnet_id.lower(), config.resource_group.lower()
         self.required_marks = frozenset([f"vnet:{vnet}" if vnet else f"resource-group:{group}"])
+        self._own_group = SharedRead(lambda: self.reader.read([group]))
 
     def machine_of(self, provider_id: str) -> str:
         return ids.machine_of(provider_id)
@@ -56,6 +58,18 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         scopes = [ids.scope_of(ids.machine_of(node.provider_id)) for node in oldest]
         more = [*dict.fromkeys(one.group for one in scopes if one and one.group != group)]
         return await self.reader.read([group, *more[:MOST_GROUPS]])
+
+    async def read_all(self, nodes: Sequence[Node]) -> Machines:
+        """The same for load balancers and routes, in one read for all that ask; or it raises."""
+        group = self._config.resource_group.lower()
+        scopes = (ids.scope_of(ids.machine_of(node.provider_id)) for node in nodes)
+        if all(scope is None or scope.group == group for scope in scopes):
+            found = await self._own_group()
+        else:
+            found = await self.read(nodes)
+        for error in found.unread.values():
+            raise error
+        return found
 
     async def find(self, node: Node, listing: Machines) -> Sequence[Machine] | Answer:
         """A group that was not read says nothing of its Nodes, nor of those without an ID."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
-from ccm.cloud.shared_read import SharedRead
 from ccm.errors import Refused
 from ccm.model.cloud import AddressType, Route, read_network
 from ccm.model.objects import Json, Node, objects, text
@@ -11,7 +10,6 @@ from ccm.providers.azure import ids
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
-from ccm.providers.azure.machines import Machines
 from ccm.providers.azure.shared_writes import SharedResource
 
 SEPARATOR = "____"
@@ -30,20 +28,17 @@ class AzureRoutes:
         path = scope.id(ids.NETWORK, "routeTables", config.route_table_name)
         empty: Json = {"location": config.location, "properties": {"routes": []}}
         self._table = SharedResource(api, "RouteTable", path, empty)
-        self._group = config.resource_group.lower()
         self._instances = instances
-        self._machines = SharedRead(self._read_machines)
 
     async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
         """The table's routes of Nodes; one is a blackhole when no machine has its address."""
         by_name = {node.name.lower(): node for node in nodes}
         records = _routes_of(await self._table.read() or {})
         routes = [(one, by_name.get(node_of(one))) for one in records if node_of(one)]
-        owners = dict[
-            str, str
-        ]()  # machines by address; read when a Node does not explain its route
+        # Machines by address; read when a Node does not explain its route.
+        owners = dict[str, str]()
         if not all(node and hop_of(one) in _inner(node) for one, node in routes):
-            machines = (await self._machines()).records
+            machines = (await self._instances.read_all(nodes)).records
             owners = {address: one.key for one in machines for address in one.private}
         return [
             Route(
@@ -60,7 +55,7 @@ class AzureRoutes:
         machine_id = ids.machine_of(node.provider_id)
         if not machine_id:
             raise Refused(f"node {node.name} has no machine of this cloud")
-        machine = (await self._machines()).by_id.get(machine_id)
+        machine = (await self._instances.read_all([node])).by_id.get(machine_id)
         version = ip_network(cidr).version
         hops = (
             [one for one in machine.private if ip_address(one).version == version]
@@ -87,12 +82,6 @@ class AzureRoutes:
 
         if await self._table.read() is not None:
             await self._table.change(remove)
-
-    async def _read_machines(self) -> Machines:
-        found = await self._instances.reader.read([self._group])
-        if error := found.unread.get(self._group):
-            raise error
-        return found
 
 
 def add(table: Json, wanted: Json) -> None:

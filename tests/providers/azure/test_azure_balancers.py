@@ -519,3 +519,16 @@ async def test_outbound_rules_keep_their_frontend(lab: Lab, cloud: Started, node
     found = parts(lab)
     assert not found.get("loadBalancingRules")
     assert len(found["frontendIPConfigurations"]) == len(found["outboundRules"]) == 1
+
+
+async def test_another_address_takes_the_place_of_the_services_own(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """And the one that was made for it is deleted."""
+    body = {"sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}}
+    lab.put("publicIPAddresses", "by-hand", body)
+    await cloud.ensure(web(), node)
+    made = await cloud.ensure(web(annotations={"pip-name": "by-hand"}), node)
+    (left,) = addresses(lab).values()
+    assert [one.ip for one in made.ingress] == [left["properties"]["ipAddress"]]
+    assert left["name"] == "by-hand"

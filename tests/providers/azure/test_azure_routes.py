@@ -11,7 +11,7 @@ from ccm.model.cloud import Gone, Unknown, VolumePlace
 from ccm.model.objects import Json, Node
 from ccm.providers.azure import shared_writes
 from ccm.providers.azure.volumes import CSI_DRIVER
-from tests.labs.azure.lab import REGION, TABLE, Lab, path_of
+from tests.labs.azure.lab import OTHER_GROUP, REGION, TABLE, Lab, path_of
 from tests.providers.azure.conftest import Started, host
 
 
@@ -44,6 +44,15 @@ async def test_routes_made_together_are_few_writes_of_the_table(lab: Lab, cloud:
     nodes[3] = host(lab.add_machine("node-3"))
     found = await listed(cloud, *nodes)
     assert [name for name, (_, is_hole) in found.items() if is_hole] == ["node-3____102443024"]
+
+
+async def test_a_machine_of_another_group_has_a_route(lab: Lab, cloud: Started) -> None:
+    """And keeps it, when another Node's route has to be explained."""
+    nodes = [host(lab.add_machine("node-0")), host(lab.add_machine("node-1", OTHER_GROUP))]
+    await create(cloud, *nodes)
+    found = await listed(cloud, *nodes)
+    assert [name for name, (_, is_hole) in found.items() if is_hole] == []
+    assert len(found) == 2
 
 
 async def test_a_route_by_hand_is_kept_and_one_in_the_way_is_named(

@@ -67,7 +67,6 @@ class AzureLoadBalancers:
         self._shares = not restricts
         self._members = Members(api, config)
         self._balancers = SharedRead(self._read_balancers)
-        self._machines = SharedRead(self._read_machines)
         self._read_group = SharedRead(self._group.read)
 
     # The interface
@@ -96,7 +95,7 @@ class AzureLoadBalancers:
         if service.annotations.get(NO_FLOATING) == "true":  # the security group names machines
             await self.ensure(service, nodes)
             return
-        seen, machines = self._members.writes, await self._machines_of(nodes)
+        seen, machines = self._members.writes, await self._instances.read_all(nodes)
         wanted = backends(nodes, machines, self._config)
         for is_internal, balancer in own.items():
             await self._join(service, is_internal, balancer, wanted, machines, seen)
@@ -110,7 +109,7 @@ class AzureLoadBalancers:
         addresses = {*_addresses_in(frontends, listed)}
         addresses |= {ip_of(one) for one in listed if owner.is_of(one)} - {""}
         if service.annotations.get(NO_FLOATING) == "true":
-            machines = (await self._machines()).records
+            machines = (await self._instances.read_all(())).records
             addresses = {one for machine in machines for one in machine.private}
         with suppress(Refused):
             more = additional_ips(Annotations(service.annotations))
@@ -143,7 +142,7 @@ class AzureLoadBalancers:
         names, group = request.names, _group_of(request.service)
         seen = self._members.writes
         reads: list[Any] = await together(
-            self._balancers(), self._machines_of(nodes), self._addresses.list(group)
+            self._balancers(), self._instances.read_all(nodes), self._addresses.list(group)
         )
         balancers, machines, listed = reads
         before = [one for found in balancers.values() for one in own_frontends(found, names)]
@@ -274,24 +273,6 @@ class AzureLoadBalancers:
         listed = await self._api.list("ListLoadBalancers", self._list_path)
         paths = {one.path.lower(): is_internal for is_internal, one in self._resources.items()}
         return {paths[ids.key_of(one)]: one for one in listed if ids.key_of(one) in paths}
-
-    async def _read_machines(self) -> Machines:
-        group = self._config.resource_group.lower()
-        found = await self._instances.reader.read([group])
-        if error := found.unread.get(group):
-            raise error
-        return found
-
-    async def _machines_of(self, nodes: Sequence[Node]) -> Machines:
-        """Those of the cluster's group, and of others where Nodes name them; all, or it raises."""
-        group = self._config.resource_group.lower()
-        scopes = {ids.scope_of(ids.machine_of(node.provider_id)) for node in nodes}
-        if all(scope is None or scope.group == group for scope in scopes):
-            return await self._machines()
-        found = await self._instances.read(nodes)
-        for error in found.unread.values():
-            raise error
-        return found
 
     async def _addresses_of(self, frontends: Sequence[Json], service: Service) -> list[str]:
         is_public = any("publicIPAddress" in ids.properties_of(one) for one in frontends)

@@ -257,7 +257,7 @@ func (l *lab) born(kind, id string, o, old obj) error {
 		}
 		if old != nil {
 			for _, f := range list(old, "properties", "frontendIPConfigurations") {
-				if !own[low(str(f, "id"))] {
+				if used := str(f, "properties", "publicIPAddress", "id"); used != "" && !refers(o, used) {
 					if pip, ok := l.find(str(f, "properties", "publicIPAddress", "id")); ok {
 						delete(props(pip), "ipConfiguration")
 					}
@@ -290,6 +290,16 @@ func (l *lab) born(kind, id string, o, old obj) error {
 		return l.grow(id, o, old)
 	}
 	return nil
+}
+
+// refers tells whether a load balancer has a frontend with this public address.
+func refers(balancer obj, address string) bool {
+	for _, f := range list(balancer, "properties", "frontendIPConfigurations") {
+		if strings.EqualFold(str(f, "properties", "publicIPAddress", "id"), address) {
+			return true
+		}
+	}
+	return false
 }
 
 func cidr(s string) bool {
