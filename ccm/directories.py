@@ -75,3 +75,13 @@ def _check_owner(place: Path, info: os.stat_result) -> None:
     # A volume of a Pod is open to all users, of which there is one.
     if is_open and not info.st_mode & stat.S_ISVTX and not place.is_mount():
         raise PermissionError(EPERM, f"every user can exchange what is in {place}")
+
+
+def default_runtime_dir() -> str:
+    """Where sockets and the lock live: systemd's directory for root, the user's own otherwise."""
+    if given := os.environ.get("CCM_RUNTIME_DIR"):  # for commands, which do not read all settings
+        return given
+    if os.geteuid() == 0:
+        return "/run/ccm-supervisor"
+    base = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/ccm-supervisor-{os.geteuid()}"
+    return os.path.join(base, "ccm-supervisor")

@@ -13,11 +13,11 @@ from ccm.bus.control import NotRunning, ask
 from ccm.bus.paths import SOCKET_PATH_LIMIT, RuntimePaths
 from ccm.checks.context import CheckContext, once
 from ccm.checks.finding import Finding, failed, ok, warning
-from ccm.directories import check_trusted
+from ccm.directories import check_trusted, default_runtime_dir
 from ccm.model.conform import conform
 from ccm.model.objects import Json
 from ccm.model.status import Status
-from ccm.settings import Settings, default_runtime_dir
+from ccm.settings import Settings
 from ccm.supervisor.deletion_state import read_state
 from ccm.supervisor.https.server import MAX_CONNECTIONS
 from ccm.worker_names import wanted_workers

@@ -25,7 +25,7 @@ def workers(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Com
     """The workers of the supervisor that runs here; none when there is none to ask."""
     from ccm.bus.control import NotRunning, ask
     from ccm.bus.paths import RuntimePaths
-    from ccm.settings import default_runtime_dir
+    from ccm.directories import default_runtime_dir
 
     directory = ctx.params.get("runtime_dir") or default_runtime_dir()
     try:

@@ -12,11 +12,11 @@ from ccm.bus.control import NotRunning, ask
 from ccm.bus.paths import RuntimePaths
 from ccm.cli.completion import workers
 from ccm.cli.reporting import Group, example, fail, inherited, output_option, say, say_document
+from ccm.directories import default_runtime_dir
 from ccm.durations import format_duration
 from ccm.errors import ExitCode
 from ccm.model.conform import conform
 from ccm.model.status import DeletionStatus, Status
-from ccm.settings import default_runtime_dir
 from ccm.supervisor.deletion_state import why_blocked
 
 RELOAD_TIMEOUT = 60.0  # seconds; the proof of credentials ends earlier

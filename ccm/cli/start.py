@@ -19,6 +19,7 @@ import click
 from ccm import __version__
 from ccm.cli.reporting import example, fail, say
 from ccm.decide.backoff import Backoff
+from ccm.directories import default_runtime_dir
 from ccm.errors import AccessRefused, ExitCode, NoCredentials
 from ccm.settings import (
     KNOWN_FEATURE_GATES,
@@ -27,7 +28,6 @@ from ccm.settings import (
     Origin,
     Reading,
     Settings,
-    default_runtime_dir,
     flags,
     read,
     read_arguments,

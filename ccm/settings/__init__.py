@@ -1,7 +1,7 @@
 """Every flag once: its name, default, meaning and syntax; where its value comes from."""
 
 from ccm.settings.declaration import Flag, Origin
-from ccm.settings.flags import Settings, default_runtime_dir, flags
+from ccm.settings.flags import Settings, flags
 from ccm.settings.raw_values import RawValue
 from ccm.settings.reading import CommandLine, Reading, read, read_arguments
 from ccm.settings.syntax import KNOWN_FEATURE_GATES, CertKey
@@ -15,7 +15,6 @@ __all__ = [
     "RawValue",
     "Reading",
     "Settings",
-    "default_runtime_dir",
     "flags",
     "read",
     "read_arguments",

@@ -1,6 +1,5 @@
 """Every flag, declared once: a field of `Settings`."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields
 
@@ -47,16 +46,6 @@ TLS_VERSION = choice(
 NO_HTTP2 = "Only HTTP/1.1 is served."
 NO_WEBHOOKS = "There are no webhooks."
 UNBUFFERED = "Log records are not buffered; they go to standard error."
-
-
-def default_runtime_dir() -> str:
-    """Where sockets and the lock live: systemd's directory for root, the user's own otherwise."""
-    if given := os.environ.get("CCM_RUNTIME_DIR"):  # for commands, which do not read all settings
-        return given
-    if os.geteuid() == 0:
-        return "/run/ccm-supervisor"
-    base = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/ccm-supervisor-{os.geteuid()}"
-    return os.path.join(base, "ccm-supervisor")
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,18 @@ from ccm.decide.deletion import (
     ClusterState,
     DeletionDecision,
     DeletionPolicy,
-    GoneAnswer,
     GoneHistory,
     Hold,
     LastAnswer,
     ObservedNode,
-    PassReport,
     Verdict,
     evaluate,
     extend,
     has_recovered,
     interrupt,
-    parse_report,
     update_hold,
 )
+from ccm.decide.deletion_report import GoneAnswer, PassReport, parse_report
 from ccm.model.objects import Json
 from ccm.model.status import DeletionCandidate, DeletionStatus, DeletionVerdict, SpentPermit
 from ccm.settings import Settings

@@ -11,7 +11,7 @@ from ccm.model.objects import UNINITIALIZED_TAINT, Json
 from ccm.providers.gce.credentials import KEY_FILE
 from ccm.providers.gce.lb.request import TYPE
 from ccm.sandbox.kubelets import registration
-from tests.labs.gce.cloud import ZONES
+from tests.labs.gce.project import ZONES
 from tests.labs.gce.server import Gce
 from tests.peers.upstream import DEFAULTS, Upstream
 from tests.peers.world import LEASE, NODES, OURS, SERVICES, UPSTREAM

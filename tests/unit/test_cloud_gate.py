@@ -1,7 +1,6 @@
 """The gate that every cloud call passes."""
 
 import asyncio
-import logging
 import math
 import threading
 import time
@@ -9,8 +8,6 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,9 +27,6 @@ from ccm.counters import MOST, OTHER
 from ccm.decide.budget import Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled
-from ccm.model.status import CloudOutage
-from ccm.supervisor.child import Child, WorkerProcess
-from ccm.supervisor.outages import CloudOutages
 from tests.support.cloud import GRANTED, GrantSource
 from tests.support.deadlines import timeout
 from tests.support.waiting import let_run, until
@@ -376,50 +370,3 @@ async def test_a_call_is_made_for_its_owner_and_the_next_for_nobody() -> None:
         GrantRequest(2, "read", int(Priority.ROUTE), ""),
         GrantRequest(3, "read", int(Priority.REFRESH), ""),
     ]
-
-
-@pytest.mark.virtual_time
-async def test_reads_that_all_fail_for_a_minute_are_an_outage_until_one_is_answered(
-    gate: WorkerGate,
-) -> None:
-    """CT10."""
-
-    async def read(error: Exception) -> CloudOutage:
-        with suppress(CloudError):
-            await called(gate, raising(error), is_blocking=False)
-        return gate.outage()
-
-    for _ in range(5):
-        assert await read(Denied("the token is revoked")) == {}
-        await asyncio.sleep(13.0)
-    assert await read(Denied("the token is revoked")) == {
-        "seconds": 65,
-        "why": "the token is revoked",
-    }
-    with suppress(CloudError):
-        await called(gate, raising(Refused("no")), is_blocking=False, is_write=True)
-    assert gate.outage()
-    assert await read(Refused("there is none")) == {}
-    for _ in range(5):
-        await read(RetryAfter("at work", 1.0))
-        await asyncio.sleep(30.0)
-    assert gate.outage() == {}
-    for expected in ({}, {}, {"seconds": 122, "why": "no answer"}):
-        assert await read(CloudError("no answer")) == expected
-        await asyncio.sleep(61.0)
-
-
-def test_an_outage_is_reported_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    handle: Any = SimpleNamespace(pid=1)
-    processes = [WorkerProcess(name, handle, Path("hand"), ()) for name in "ab"]
-    children = [Child(it.ident, it.ident, current=it) for it in processes]
-    warned: list[tuple[str, str]] = []
-    outages = CloudOutages(children, lambda *event: warned.append(event))
-    for why in ("", "denied", "denied", "", ""):
-        for process in processes:
-            process.report = {"cloud_outage": {"seconds": 60, "why": why} if why else {}}
-        outages.check()
-    message = "Every read of the cloud has failed for 1m: denied."
-    assert warned == [("CloudUnavailable", message)]
-    assert caplog.messages == ["cloud unavailable", "cloud available again"]

@@ -5,16 +5,13 @@ import logging
 import time
 from collections.abc import Iterable
 from typing import Literal
-from urllib.parse import quote
 
-from ccm import metrics
-from ccm.background import start_task
 from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
 from ccm.decide.claims import rightful_node
-from ccm.errors import CloudError, Contested, KubernetesError, NotLeading, Outdated, Unreachable
+from ccm.errors import CloudError, Contested, KubernetesError
 from ccm.kube.events import Event, ObjectRef, event_rule
 from ccm.log import performing, seconds_since
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
@@ -28,7 +25,7 @@ from ccm.model.objects import (
     resource_version,
 )
 from ccm.model.rbac import PolicyRule
-from ccm.model.writes import Delete, is_metadata_only
+from ccm.model.writes import is_metadata_only
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
@@ -48,6 +45,7 @@ from workers.node.plan import (
     plan_update,
     written,
 )
+from workers.node.removal import NodeRemover
 from workers.queue import RETRY
 from workers.store import DUPLICATE, duplicate_message
 
@@ -152,7 +150,8 @@ class NodeController:
             context, self._reader, instances, self._watched, self._refresh_pass
         )
         self._holders = context.machine_holders()
-        self._initialized = self._deleted = self._followed = 0
+        self._remover = NodeRemover(context, self._holders)
+        self._initialized = self._followed = 0
         self._deletions: set[asyncio.Task[None]] = set()
         enabled = context.settings.controllers
         self._does_node = is_enabled(NODE, enabled)
@@ -183,7 +182,7 @@ class NodeController:
         return {
             "objects": self._context.store.count("Node"),
             "initialized": self._initialized,
-            "deleted": self._deleted,
+            "deleted": self._remover.count,
             "followed": self._followed,
             "refresh_passes": self._refresh_pass.passes,
         }
@@ -230,9 +229,7 @@ class NodeController:
 
     def on_message(self, message: Message) -> None:
         if isinstance(message, PermitDeletions):
-            for name, uid, evidence in message.nodes:
-                deletion = self._delete(name, uid, evidence)
-                self._deletions.add(start_task(deletion, self._deletions.discard))
+            self._remover.on_message(message)
 
     async def _initialize(self, node: Node) -> Result:
         began = time.monotonic()
@@ -373,34 +370,6 @@ class NodeController:
             self._refreshed.setdefault(name)
         else:
             self._refreshed.pop(name, None)
-
-    async def _delete(self, name: str, uid: str, evidence: str) -> None:
-        """Delete a Node that the supervisor permits, if it is the same and still not Ready."""
-        node = self._still_to_delete(name, uid)
-        if node is None:
-            return
-
-        def check() -> None:
-            if self._still_to_delete(name, uid) is None:
-                raise Outdated("it is Ready by now, or another one")
-
-        message = f"Deleting node {name} because it does not exist in the cloud provider"
-        self._record(node, "DeletingNode", message, "Normal")
-        write = Delete(f"/api/v1/nodes/{quote(name)}", uid)
-        try:
-            with performing(log, "node deleted", node=name, why=evidence):
-                await self._context.performer.perform(write, check)
-            self._deleted += 1
-            self._holders.on_gone(node.provider_id)
-            self._context.counters.count(metrics.NODES_DELETED)
-        except (KubernetesError, Unreachable, NotLeading, Outdated) as error:
-            self._record(node, "DeletingNodeFailed", f"Failed deleting node {name}: {error}")
-
-    def _still_to_delete(self, name: str, uid: str) -> Node | None:
-        node = self._node(name)
-        if node is None or node.uid != uid or node.is_being_deleted:
-            return None
-        return None if node.is_ready else node
 
     def _node(self, name: str) -> Node | None:
         return self._context.store.view(Node, name)

@@ -4,15 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ccm.decide.deletion import (
-    GoneAnswer,
-    GoneHistory,
-    LastAnswer,
-    PassReport,
-    extend,
-    interrupt,
-    parse_report,
-)
+from ccm.decide.deletion import GoneHistory, LastAnswer, extend, interrupt
+from ccm.decide.deletion_report import GoneAnswer, PassReport, parse_report
 
 from .cluster import POLICY
 

@@ -18,8 +18,9 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from tests.labs.gce.cloud import PROJECT, ZONES, Cloud
+from tests.labs.gce.cloud import Cloud
 from tests.labs.gce.contract import Contract, Json, Refusal
+from tests.labs.gce.project import PROJECT, ZONES
 
 TOKEN, EMAIL = "lab-token", "lab@lab.iam.gserviceaccount.com"
 API = "/compute/v1/"

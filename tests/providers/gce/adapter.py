@@ -30,7 +30,8 @@ from ccm.providers.gce.lb.names import CLUSTER_KEY, SERVICE_KEY
 from ccm.providers.gce.lb.request import GLOBAL_ACCESS, TIER, TYPE
 from ccm.providers.gce.routes import DESCRIPTION
 from ccm.providers.gce.volumes import CSI_DRIVER, LEGACY_SOURCE, GceVolumes
-from tests.labs.gce.cloud import PROJECT, REGION, ZONES, Cloud
+from tests.labs.gce.cloud import Cloud
+from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.patience import PatientAdapter, huge_error
 

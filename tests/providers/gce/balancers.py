@@ -10,7 +10,7 @@ from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.gce.lb.load_balancers import GceLoadBalancers
-from tests.labs.gce.cloud import ZONES
+from tests.labs.gce.project import ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.gce.adapter import PARTS
 from tests.providers.gce.conftest import Started, host

@@ -13,7 +13,7 @@ from ccm.model.service import Feature, Service
 from ccm.providers.gce import api
 from ccm.providers.gce.lb.names import derived_cluster_id
 from ccm.providers.gce.lb.request import BACKEND_SERVICES, TIER
-from tests.labs.gce.cloud import HOST_PROJECT, PROJECT, REGION
+from tests.labs.gce.project import HOST_PROJECT, PROJECT, REGION
 from tests.labs.gce.server import Gce
 from tests.providers.gce.balancers import (
     NAME,

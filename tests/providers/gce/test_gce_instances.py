@@ -7,7 +7,7 @@ import pytest
 from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import Gone, Instance, PowerState
-from tests.labs.gce.cloud import PROJECT, ZONES
+from tests.labs.gce.project import PROJECT, ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.gce.conftest import Start, Started, host
 

@@ -8,7 +8,7 @@ import pytest
 from ccm.cloud.testkit.harness import service
 from ccm.model.objects import Json
 from ccm.providers.gce.lb.request import GLOBAL_ACCESS, OLD_TYPE, SHARE, SUBNET, TYPE
-from tests.labs.gce.cloud import PROJECT, REGION, ZONES
+from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.gce.balancers import NAME, delete, ensure, hosts, left, only, parts_of, web
 from tests.providers.gce.conftest import Start, Started

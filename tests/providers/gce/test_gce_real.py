@@ -9,7 +9,7 @@ from ccm.kube.client import Kube
 from ccm.providers.gce.lb.request import GLOBAL_ACCESS, TIER, TYPE
 from ccm.providers.gce.volumes import CSI_DRIVER
 from tests.e2e.conftest import api, cluster
-from tests.labs.gce.cloud import PROJECT, ZONES
+from tests.labs.gce.project import PROJECT, ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.gce.adapter import config_of
 from tests.providers.gce.balancers import left

@@ -9,7 +9,7 @@ from ccm.errors import CloudError, NoRoom, Refused
 from ccm.model.cloud import Gone, Unknown, VolumePlace
 from ccm.model.volume import PersistentVolume
 from ccm.providers.gce.routes import DESCRIPTION
-from tests.labs.gce.cloud import PROJECT, REGION, ZONES
+from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.gce.adapter import GceAdapter, machine_of
 from tests.providers.gce.conftest import Started, host

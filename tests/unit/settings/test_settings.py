@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from ccm.settings import Flag, Settings, default_runtime_dir, flags
+from ccm.directories import default_runtime_dir
+from ccm.settings import Flag, Settings, flags
 from ccm.settings.reading import validate
 from tests.unit.settings.writing import faults, settings
 

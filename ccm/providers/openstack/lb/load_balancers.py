@@ -26,11 +26,11 @@ from ccm.providers.openstack.lb.members import MemberUpdates
 from ccm.providers.openstack.lb.names import Names, Role, sharers
 from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.openstack.lb.octavia import Octavia
+from ccm.providers.openstack.lb.place import is_id
 from ccm.providers.openstack.lb.plan import ObservedBalancer
 from ccm.providers.openstack.lb.request import (
     LoadBalancerRequest,
     families_of,
-    is_id,
     node_selector,
     read_request,
 )

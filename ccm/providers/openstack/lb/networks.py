@@ -15,7 +15,8 @@ from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.ids import server_id_of
 from ccm.providers.openstack.lb.names import tags_of
-from ccm.providers.openstack.lb.request import IPV4, IPV6, Place
+from ccm.providers.openstack.lb.place import Place
+from ccm.providers.openstack.lb.request import IPV4, IPV6
 from ccm.providers.openstack.neutron import list_all, list_ports
 
 KEPT = 300.0  # seconds

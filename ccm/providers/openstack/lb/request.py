@@ -17,6 +17,7 @@ from ccm.providers.openstack.config import (
 from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.lb.annotations import BALANCER_ID, ON_ERROR, Annotations
 from ccm.providers.openstack.lb.names import Names
+from ccm.providers.openstack.lb.place import Place, id_in, read_place
 
 OVN = "ovn"
 IPV4, IPV6 = "IPv4", "IPv6"
@@ -31,7 +32,6 @@ TIMEOUTS = {
     "timeout-tcp-inspect": 0,
 }
 BARBICAN_REF = re.compile(r"https?://[^\s/]+/(\S*/)?v1/(containers|secrets)/[0-9a-fA-F-]{32,36}")
-_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,6 @@ class Listener:
     @property
     def key(self) -> tuple[str, int]:
         return self.protocol, self.port
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a load balancer is to be; empty where anything will do."""
-
-    port_id: str
-    subnet_id: str
-    network_id: str
-    member_subnet_id: str
-    floating_network_id: str
-    floating_subnet_id: str
-    floating_subnet: str  # a pattern of names
-    floating_subnet_tags: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +224,7 @@ def read_request(
         requested_ip=service.requested_ip,
         may_request_ip=config.allow_requested_ip,
         keeps_floating_ip=read.boolean("keep-floatingip"),
-        place=_place(read, config, classes),
+        place=read_place(read, config, classes),
         provider=config.lb_provider,
         settings=_listener_settings(read, config, ranges),
         pool_settings=_pool_settings(service, read, config),
@@ -253,7 +239,7 @@ def read_request(
         hostname=hostname,
         hostname_suffix=config.ingress_hostname_suffix if config.enable_ingress_hostname else "",
         on_error=read.one_of(ON_ERROR, ("", "failover", "recreate"), ""),
-        balancer_id=_id_in(read, BALANCER_ID, ""),
+        balancer_id=id_in(read, BALANCER_ID, ""),
     )
 
 
@@ -344,59 +330,3 @@ def node_selector(read: Annotations, config: BalancerSection) -> dict[str, str]:
     selector = read.text("node-selector", config.node_selector)
     pairs = (part.partition("=") for part in selector.split(",") if part.strip())
     return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _place(
-    read: Annotations, config: BalancerSection, classes: Mapping[str, BalancerClass]
-) -> Place:
-    """Of the class, else the annotations, else the configuration; as upstream decides."""
-    name = read.text("class")
-    if name and name not in classes:
-        known = ", ".join(sorted(classes)) or "none"
-        raise Refused(f"annotation class is {name!r}; the configuration has {known}")
-    chosen = classes.get(name, BalancerClass())
-
-    def value(key: str) -> str:
-        default: str = getattr(config, key.replace("-", "_"))
-        return getattr(chosen, key.replace("-", "_")) or _id_in(read, key, default)
-
-    member = _id_in(read, "member-subnet-id", "") or chosen.member_subnet_id
-    subnet_id, network_id = value("subnet-id"), value("network-id")
-    return Place(
-        _id_in(read, "port-id", ""),
-        subnet_id,
-        network_id,
-        member or config.member_subnet_id or config.subnet_id or subnet_id,
-        value("floating-network-id"),
-        *_floating_subnet(read, config, chosen),
-    )
-
-
-def _floating_subnet(
-    read: Annotations, config: BalancerClass, chosen: BalancerClass
-) -> tuple[str, str, str]:
-    """ID, pattern and tags: all of one source, and an ID alone."""
-    annotated = BalancerClass(
-        floating_subnet_id=_id_in(read, "floating-subnet-id", ""),
-        floating_subnet=read.text("floating-subnet"),
-        floating_subnet_tags=read.text("floating-subnet-tags"),
-    )
-    for one in (chosen, annotated, config):
-        if one.floating_subnet_id:
-            return one.floating_subnet_id, "", ""
-        if one.floating_subnet or one.floating_subnet_tags:
-            return "", one.floating_subnet, one.floating_subnet_tags
-    return "", "", ""
-
-
-def is_id(value: str) -> bool:
-    """Whether it may stand in a path; what is none could lead elsewhere."""
-    return bool(_ID.fullmatch(value))
-
-
-def _id_in(read: Annotations, name: str, default: str) -> str:
-    """The ID in an annotation; raises `Refused` for what is none."""
-    value = read.text(name, default)
-    if value and not is_id(value):
-        raise Refused(f"annotation {name} is {value!r}; give an ID")
-    return value
