@@ -64,8 +64,8 @@ packages: venv ## Make the wheel and the source distribution, below dist
 chart: venv ## Write what of the Helm chart follows from the code, and pack it, below dist
 	$(BIN)/python -m release chart
 
-image: venv ## Make the image on a host of Debian, without docker, below dist
-	$(BIN)/python -m release image
+image: venv ## Make the image on a host of Debian, without docker, below dist; ARCH=arm64 for that one
+	$(BIN)/python -m release image $(if $(ARCH),--architecture=$(ARCH))
 
 release: release-tools ## Make all that is published, and check it, below dist
 	rm -rf dist

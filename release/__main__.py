@@ -43,18 +43,23 @@ def chart(out: Path) -> None:
 
 
 @main.command()
+@click.option(
+    "--architecture", type=click.Choice([*debian.PLATFORMS]), help="By default this host's."
+)
 @click.pass_obj
-def image(out: Path) -> None:
+def image(out: Path, architecture: str | None) -> None:
     """The image as an archive, and what it is made of beside it."""
-    for path in make_image(out):
+    for path in make_image(out, architecture or ""):
         click.echo(path)
 
 
 @main.command()
 def lock() -> None:
     """Pin the packages of Debian in the image at their newest versions."""
-    with TemporaryDirectory() as work:
-        debian.lock_file().write_text(debian.lock(Path(work)))
+    for architecture in debian.PLATFORMS:
+        with TemporaryDirectory() as work:
+            pins = debian.lock(Path(work), architecture)
+        debian.lock_file(architecture).write_text(pins)
 
 
 @main.command()

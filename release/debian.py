@@ -19,6 +19,9 @@ WANTED = (
 )  # fmt: skip
 """Python, what it and the libraries link with, and the certificates of public CAs."""
 
+PLATFORMS = {"amd64": "x86_64", "arm64": "aarch64"}
+"""Architecture in Debian's words → in the words of Python's wheels."""
+
 MIRRORS = {"Debian": "DEBIAN_MIRROR", "Debian-Security": "DEBIAN_SECURITY_MIRROR"}
 """Label of an archive → variable with its address, which otherwise is this host's own."""
 
@@ -32,27 +35,27 @@ class DebianPackage:
     sha256: str
 
 
-def architecture() -> str:
+def host_architecture() -> str:
     """This host's, in Debian's words."""
     return run("dpkg", "--print-architecture").strip()
 
 
-def lock_file() -> Path:
-    return REQUIREMENTS / f"debian-{architecture()}.txt"
+def lock_file(architecture: str) -> Path:
+    return REQUIREMENTS / f"debian-{architecture}.txt"
 
 
-def pinned() -> list[DebianPackage]:
+def pinned(architecture: str) -> list[DebianPackage]:
     """What the lock file has."""
-    path = lock_file()
+    path = lock_file(architecture)
     if not path.exists():
-        raise ReleaseError(f"{path} is not there: `make lock` on a host of this architecture")
+        raise ReleaseError(f"{path} is not there: use {' or '.join(PLATFORMS)}")
     lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
     return [DebianPackage(*line.split()) for line in lines]
 
 
-def lock(directory: Path) -> str:
+def lock(directory: Path, architecture: str) -> str:
     """The lock file's content for the newest versions."""
-    apt = _apt(directory)
+    apt = _apt(directory, architecture)
     lines = []
     for line in run(*apt, "download", "--print-uris", *WANTED).splitlines():
         _, file, _, digest = line.split()
@@ -61,21 +64,23 @@ def lock(directory: Path) -> str:
     return f"# Packages of Debian {SUITE} in the image, by `make lock`.\n{''.join(sorted(lines))}"
 
 
-def download(packages: Sequence[DebianPackage], directory: Path) -> Iterator[Path]:
+def download(
+    packages: Sequence[DebianPackage], directory: Path, architecture: str
+) -> Iterator[Path]:
     """The pinned packages as files."""
     wanted = [f"{package.name}={package.version}" for package in packages]
     try:
-        run("env", f"--chdir={directory}", *_apt(directory), "download", *wanted)
+        run("env", f"--chdir={directory}", *_apt(directory, architecture), "download", *wanted)
     except ReleaseError as error:
         raise ReleaseError("a pinned version is not served any more: `make lock`") from error
     for package in packages:
         (path,) = directory.glob(f"{package.name}_*.deb")
         if hashlib.sha256(path.read_bytes()).hexdigest() != package.sha256:
-            raise ReleaseError(f"{path.name} is not what {lock_file().name} pins")
+            raise ReleaseError(f"{path.name} is not what {lock_file(architecture).name} pins")
         yield path
 
 
-def _apt(directory: Path) -> tuple[str, ...]:
+def _apt(directory: Path, architecture: str) -> tuple[str, ...]:
     """The apt of this host, with lists and configuration of its own."""
     for name in ("lists/partial", "archives/partial"):
         (directory / name).mkdir(parents=True, exist_ok=True)
@@ -83,6 +88,8 @@ def _apt(directory: Path) -> tuple[str, ...]:
     sources = directory / "sources.list"
     sources.write_text("".join(_sources()))
     options = {
+        "APT::Architecture": architecture,
+        "APT::Architectures": architecture,
         "Dir::Etc::SourceList": sources,
         "Dir::Etc::SourceParts": "/dev/null",
         "Dir::State": directory,

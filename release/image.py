@@ -14,13 +14,12 @@ from ccm import __version__
 from ccm.cli.manifests import IMAGE
 from ccm.manifests.workload import USER
 from release import debian
-from release.debian import PYTHON
+from release.debian import PLATFORMS, PYTHON
 from release.oci import image_archive
 from release.packages import make_packages
 from release.sbom import bill_of_materials
 from release.tree import NAME, REQUIREMENTS, UV, clouds, origin, run
 
-PLATFORMS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
 SITE = "usr/lib/python3/dist-packages"
 PINS = REQUIREMENTS / "all.txt"
 
@@ -74,16 +73,16 @@ if __name__ == "__main__":
 """
 
 
-def make_image(out: Path) -> tuple[Path, Path]:
-    """The archive of the image, and its bill of materials."""
-    architecture = debian.architecture()
+def make_image(out: Path, architecture: str = "") -> tuple[Path, Path]:
+    """The archive of the image, and its bill of materials; by default for this host."""
+    architecture = architecture or debian.host_architecture()
     with TemporaryDirectory() as directory:
         root, work = Path(directory, "root"), Path(directory, "work")
         _, wheel = make_packages(out)
-        make_root(root, wheel, work)
+        make_root(root, wheel, work, architecture)
         config = {**CONFIG, "Labels": CONFIG["Labels"] | origin()}
         digest, archive = image_archive(root, architecture, config, IMAGE)
-        bill = bill_of_materials(digest, architecture, debian.pinned(), root, SITE)
+        bill = bill_of_materials(digest, architecture, debian.pinned(architecture), root, SITE)
     name = f"{NAME}-{__version__}-{architecture}"
     made = out / f"{name}.oci.tar", out / f"{name}.cdx.json"
     for path, content in zip(made, (archive, bill), strict=True):
@@ -91,12 +90,12 @@ def make_image(out: Path) -> tuple[Path, Path]:
     return made
 
 
-def make_root(root: Path, wheel: Path, work: Path) -> None:
+def make_root(root: Path, wheel: Path, work: Path, architecture: str) -> None:
     """Fill the directory `root`; `work` is for what is needed on the way."""
-    for package in debian.download(debian.pinned(), work):
+    for package in debian.download(debian.pinned(architecture), work / architecture, architecture):
         run("dpkg-deb", "--extract", package, root)
         _register(package, root)
-    _install(root / SITE, wheel)
+    _install(root / SITE, wheel, architecture)
     _leave_out(root)
     for name, target in LINKS.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +106,7 @@ def make_root(root: Path, wheel: Path, work: Path) -> None:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     _add_commands(root, wheel)
-    _compile(root)
+    _compile(root, work)
 
 
 def _register(package: Path, root: Path) -> None:
@@ -117,9 +116,9 @@ def _register(package: Path, root: Path) -> None:
     (status / package.name.partition("_")[0]).write_text(run("dpkg-deb", "--field", package))
 
 
-def _install(site: Path, wheel: Path) -> None:
+def _install(site: Path, wheel: Path, architecture: str) -> None:
     platform = (
-        f"--python-platform={PLATFORMS[debian.architecture()]}",
+        f"--python-platform={PLATFORMS[architecture]}-manylinux_2_28",
         f"--python-version={PYTHON}",
     )
     install = (UV, "pip", "install", "--quiet", f"--target={site}", *platform)
@@ -155,11 +154,17 @@ def _add_commands(root: Path, wheel: Path) -> None:
         path.chmod(0o755)
 
 
-def _compile(root: Path) -> None:
-    """Bytecode for all of it, as nobody can write it later; with the Python of the image."""
-    (loader,) = (root / "usr/lib").glob("*/ld-linux-*")
-    python = (loader, "--library-path", loader.parent, root / f"usr/bin/python{PYTHON}")
+def _compile(root: Path, work: Path) -> None:
+    """Bytecode for all of it, as nothing can write it later; it is the same for each architecture.
+
+    The image's version of Python makes it, of this host's architecture.
+    """
+    host, tools = debian.host_architecture(), work / "tools"
+    for package in debian.download(debian.pinned(host), work / host, host):
+        run("dpkg-deb", "--extract", package, tools)
+    (loader,) = (tools / "usr/lib").glob("*/ld-linux-*")
+    python = (loader, "--library-path", loader.parent, tools / f"usr/bin/python{PYTHON}")
     compiler = ("-m", "compileall", "-qq", "--invalidation-mode=unchecked-hash")
     places = ("-s", root, "-p", "/", root / "usr/lib/python3", root / f"usr/lib/python{PYTHON}")
-    variables = {"PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0", "PYTHONPATH": ""}
+    variables = {"PYTHONHOME": str(tools / "usr"), "PYTHONHASHSEED": "0", "PYTHONPATH": ""}
     run(*python, *compiler, *places, **variables)

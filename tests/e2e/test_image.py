@@ -1,6 +1,7 @@
 """The image in a real container runtime: its size, what it holds, and that it does its work."""
 
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -101,12 +102,31 @@ def test_another_one_is_the_same(image: tuple[Path, Path], tmp_path: Path) -> No
     assert [p.read_bytes() for p in make_image(tmp_path)] == [p.read_bytes() for p in image]
 
 
+def test_one_for_another_architecture_runs(tmp_path: Path) -> None:
+    """With its own Python and libraries, in an emulator of the processor."""
+    emulator = which("qemu-aarch64") or ""
+    needed(emulator, "not installed: qemu-user: apt-get install qemu-user")
+    archive, bill = make_image(tmp_path, "arm64")
+    components = json.loads(bill.read_text())["components"]
+    assert [one["name"] for one in components if "licenses" not in one] == []
+    root, layout = tmp_path / "root", tmp_path / "layout"
+    shutil.unpack_archive(archive, layout, "tar")
+    blob = max((layout / "blobs" / "sha256").iterdir(), key=lambda path: path.stat().st_size)
+    shutil.unpack_archive(blob, root, "gztar", filter="tar")
+    python = (emulator, "-L", root, root / f"usr/bin/python{debian.PYTHON}")
+    loads = "import aiohttp, cryptography.x509, httptools, orjson, zmq; from workers import main"
+    variables = {"PYTHONHOME": str(root / "usr"), "PYTHONPATH": ""}
+    assert run(*python, "-c", loads, **variables) == ""
+    said = run(*python, root / f"usr/local/bin/{APP_NAME}", "version", **variables)
+    assert said.split()[0] == APP_NAME
+
+
 def test_its_contents_are_reported_in_a_valid_form(image: tuple[Path, Path]) -> None:
     needed(find_spec("cyclonedx"), "run: pip install --require-hashes -r requirements/release.txt")
     text = image[1].read_text()
     assert invalid_bill(text) == ""
     names = {component["name"] for component in json.loads(text)["components"]}
-    assert {one.name for one in debian.pinned()} | {
+    assert {one.name for one in debian.pinned(debian.host_architecture())} | {
         "ccm-supervisor",
         "botocore",
         "aiohttp",

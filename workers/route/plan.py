@@ -67,7 +67,7 @@ class RouteState:
         """Whether the route carries our mark, or leads to where only our routes do.
 
         What has something in common with a pod CIDR of another cloud's Node, or of one of which
-        nobody knows the cloud, may be a person's way to it.
+        the cloud is unknown, may be a person's way to it.
         """
         is_ours = is_managed(known.network, self.pod_cidrs.limits.cluster_cidrs)
         return known.route.is_marked or (is_ours and not self._may_lead_abroad(known))

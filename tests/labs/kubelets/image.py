@@ -13,7 +13,7 @@ def main(program: Path, name: str, archive: Path) -> None:
     config = {"Entrypoint": [f"/{program.name}"], "User": "65532:65532"}
     with TemporaryDirectory() as directory:
         shutil.copy2(program, directory)
-        _, content = image_archive(Path(directory), debian.architecture(), config, name)
+        _, content = image_archive(Path(directory), debian.host_architecture(), config, name)
     archive.write_bytes(content)
 
 
