@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from tests.support.deadlines import TIMED
 from tests.support.outcomes import Outcomes, read, summary
 
-PROCESSES = os.environ.get("TEST_PROCESSES", "5")
+PROCESSES = os.environ.get("TEST_PROCESSES", "6")
 BESIDE = ("-n", PROCESSES, "--dist", "loadgroup", "-m", "not alone")
 APART = ("-n", PROCESSES, "--dist", "load", "-m", "alone")
 """Tests that measure time run first, while the machine rests, beside others of their kind only."""

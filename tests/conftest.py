@@ -59,11 +59,18 @@ def known_secrets(monkeypatch: pytest.MonkeyPatch) -> redaction.KnownSecrets:
 
 SLOW = (
     "tests/peers/test_aws_peers.py",
-    "tests/providers/aws/test_aws_conformance.py",
     "tests/e2e/systemd",
     "tests/e2e/test_kubelets.py",
+    "tests/e2e/test_importance.py",
+    "tests/e2e/test_offer.py",
+    "tests/e2e/test_deletions.py",
+    "tests/e2e/chaos",
+    "tests/docs/walks/test_walks.py",
+    "tests/providers/aws/test_aws_conformance.py",
+    "tests/providers/gce/test_gce_conformance.py",
+    "tests/integration/testkit/test_new_provider.py",
 )
-"""What begins first, so that it is not what all others have to wait for."""
+"""What begins first, in this order, so that it is not what all others have to wait for."""
 FAST = ("tests/unit", "tests/integration/service", "tests/integration/deletions")
 """Folders that begin last, so that their many short tests fill the gaps at the end."""
 
@@ -72,7 +79,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("alone") and not item.nodeid.startswith(deadlines.TIMED):
             raise pytest.UsageError(f"{item.nodeid}: move what measures time: {deadlines.TIMED}")
-    items.sort(key=lambda item: (not item.nodeid.startswith(SLOW), item.nodeid.startswith(FAST)))
+    items.sort(key=lambda item: _turn(item.nodeid))
+
+
+def _turn(nodeid: str) -> int:
+    """When a test begins: the slowest in their order, then all others but the fast ones."""
+    is_slow = (number for number, start in enumerate(SLOW) if nodeid.startswith(start))
+    return next(is_slow, len(SLOW) + nodeid.startswith(FAST))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> "Groups | None":

@@ -45,11 +45,15 @@ class TokenRequest:
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountKey:
-    """The file of a service account's key: it signs what the token server checks."""
+    """The file of a service account's key: it signs what the token server checks.
+
+    `signer` is `key`, which takes a while to read.
+    """
 
     email: str
     key_id: str
     key: str = field(repr=False)
+    signer: rsa.RSAPrivateKey = field(repr=False, compare=False)
     token_uri: str
 
     @property
@@ -62,7 +66,7 @@ class ServiceAccountKey:
         claims: Json = {"iss": self.email, "scope": SCOPE, "aud": self.token_uri}
         claims |= {"iat": now, "exp": now + JWT_LIFETIME}
         signed = f"{_encode(header)}.{_encode(claims)}"
-        signature = _base64(_private_key(self.key).sign(signed.encode(), *_RS256))
+        signature = _base64(self.signer.sign(signed.encode(), *_RS256))
         form = {"grant_type": JWT_GRANT, "assertion": f"{signed}.{signature}"}
         return TokenRequest("POST", self.token_uri, urlencode(form).encode(), FORM)
 
@@ -171,9 +175,9 @@ def _read_file(file: str) -> Source:
 def _service_account(known: Mapping[str, Any]) -> ServiceAccountKey:
     key = _required(known, "private_key")
     register_secrets(key)
-    _private_key(key)
+    signer = _private_key(key)
     email, key_id = _required(known, "client_email"), text(known.get("private_key_id"))
-    return ServiceAccountKey(email, key_id, key, _url(known, "token_uri"))
+    return ServiceAccountKey(email, key_id, key, signer, _url(known, "token_uri"))
 
 
 def _external_account(known: Mapping[str, Any]) -> ExternalAccount:

@@ -94,7 +94,7 @@ class Gce:
 
     @cached_property
     def _key(self) -> rsa.RSAPrivateKey:
-        return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        return rsa.generate_private_key(65537, key_size=1024)  # read 7 times as fast as one of 2048
 
     def account(self, **more: str) -> Json:
         """The file of a service account key."""
