@@ -242,8 +242,11 @@ class Cloud(Project):
             if one["loadBalancingScheme"] == "INTERNAL":
                 one.setdefault("subnetwork", f"{scope}/subnetworks/default")
         for field in HOLDS.get(collection, ()):
-            if isinstance(one.get(field), str):
-                one[field] = self.link(self.path(one[field]))
+            given = one.get(field)
+            if isinstance(given, str):
+                one[field] = self.link(self.path(given))
+            elif isinstance(given, list):
+                one[field] = [self.link(self.path(url)) for url in given]
         parts = scope.split("/")
         if len(parts) > 3:
             one[parts[2][:-1]] = self.link(scope)

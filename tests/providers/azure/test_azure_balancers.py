@@ -44,6 +44,12 @@ def addresses(lab: Lab) -> dict[str, Json]:
     return {one["name"]: one for one in lab.objects("publicIPAddresses").values()}
 
 
+def destinations_of(rule: Json) -> set[str]:
+    return {*rule.get("destinationAddressPrefixes", ()), rule.get("destinationAddressPrefix")} - {
+        None
+    }
+
+
 def joined(lab: Lab, name: str = CLUSTER) -> int:
     pool = f"{path_of('loadBalancers', name)}/backendAddressPools/{CLUSTER}".lower()
     return len(lab.state()["members"][pool])
@@ -403,6 +409,41 @@ async def test_without_floating_addresses_node_ports_are_reached(
         await cloud.ensure(web("three", off), node)
     await delete(cloud, web("two", off, ports=[port(80, node_port=30081)]))
     assert len(rules(lab)) == 1
+
+
+async def test_rules_of_machines_follow_them_and_go_when_the_address_floats_again(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """Another Service's rule for the same machines stays."""
+    off, other = {"disable-load-balancer-floating-ip": "true"}, port(80, node_port=30081)
+    second = host(lab.add_machine("second"))
+    await cloud.ensure(web("one", off), node, second)
+    await cloud.ensure(web("two", off, ports=[other]), node, second)
+    await cloud.ensure(web("one", off), node)
+    opened = {
+        tuple(one["destinationPortRanges"]): destinations_of(one) for one in rules(lab).values()
+    }
+    assert {ports: len(found) for ports, found in opened.items()} == {("30080",): 1, ("30081",): 2}
+    made = await cloud.ensure(web("one"), node)
+    opened = {
+        tuple(one["destinationPortRanges"]): destinations_of(one) for one in rules(lab).values()
+    }
+    assert opened.keys() == {("80",), ("30081",)}
+    assert opened["80",] == {made.ingress[0].ip}
+    await cloud.ensure(web("two", ports=[other]), node)
+    assert len(rules(lab)) == 1
+
+
+async def test_a_frontend_in_another_subnet_has_the_zones_of_a_new_one(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    inner = {"load-balancer-internal": "true"}
+    await cloud.ensure(web(annotations=inner), node)
+    await cloud.ensure(web(annotations={**inner, "load-balancer-internal-subnet": SUBNET}), node)
+    (frontend,) = lab.get("loadBalancers", f"{CLUSTER}-internal")["properties"][
+        "frontendIPConfigurations"
+    ]
+    assert sorted(frontend["zones"]) == ["1", "2", "3"]
 
 
 async def test_sources_are_rules_that_services_share(lab: Lab, cloud: Started, node: Node) -> None:

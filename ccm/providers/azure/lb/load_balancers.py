@@ -127,7 +127,7 @@ class AzureLoadBalancers:
         services = {ids.id_of(one).lower(): services_of(one) for one in listed}
         found = dict[str, OwnedBalancer]()
         for balancer in balancers.values():
-            for one in objects(ids.properties_of(balancer).get(plan.FRONTENDS)):
+            for one in plan.frontends_of(balancer):
                 if match := BASE.match(text(one.get("name"))):
                     public = ids.key_of(ids.properties_of(one).get("publicIPAddress"))
                     used = services.get(public, [])
@@ -161,7 +161,7 @@ class AzureLoadBalancers:
             _address_of(planned, balancer, one, public.get(one)) for one in request.families
         ]
         stale = {*_addresses_in(before, listed)} - {*addresses}
-        await self._admit(request, addresses, stale, wanted, balancers, balancer)
+        await self._admit(request, addresses, stale, wanted, machines, balancers, balancer)
         other = balancers.get(not request.is_internal)
         if other and (own_frontends(other, names) or plan.has_parts(other, names)):
             resource = self._resources[not request.is_internal]
@@ -176,7 +176,9 @@ class AzureLoadBalancers:
     async def _plan(
         self, request: BalancerRequest, public: Mapping[str, Json], balancer: Json | None
     ) -> BalancerPlan:
-        has_new = request.is_internal and not own_frontends(balancer or {}, request.names)
+        there = {text(one.get("name")).lower() for one in plan.frontends_of(balancer or {})}
+        wanted = {request.names.frontend(family).lower() for family in request.families}
+        has_new = request.is_internal and not wanted <= there
         return BalancerPlan(
             id=self._resources[request.is_internal].path,
             cluster=self._cluster,
@@ -227,6 +229,7 @@ class AzureLoadBalancers:
         addresses: Sequence[str],
         stale: Collection[str],
         wanted: Mapping[str, Machine],
+        machines: Machines,
         balancers: Balancers,
         balancer: Json,
     ) -> None:
@@ -239,9 +242,9 @@ class AzureLoadBalancers:
         is_off = request.annotations.is_true("disable-load-balancer-nsg-rule")
         seen = {**balancers, request.is_internal: balancer}
         kept = plan.ports_of_others(seen, request.names, own_frontends(balancer, request.names))
-        await self._open(
-            None if is_off else access, addresses, stale, kept, request.annotations.warnings
-        )
+        hosts = {ip for machine in machines.records for ip in machine.private}
+        warnings = request.annotations.warnings
+        await self._open(None if is_off else access, addresses, stale, kept, warnings, hosts)
 
     async def _open(
         self,
@@ -250,6 +253,7 @@ class AzureLoadBalancers:
         stale: Collection[str],
         kept: Mapping[str, Collection[str]],
         warnings: list[str],
+        hosts: Collection[str] = (),
     ) -> None:
         if not self._config.security_group_name:
             return
@@ -260,7 +264,7 @@ class AzureLoadBalancers:
             return
 
         def edit(one: Json) -> None:
-            security_group.apply(one, access, addresses, stale, kept)
+            security_group.apply(one, access, addresses, stale, kept, hosts)
 
         copy = deepcopy(group)
         edit(copy)
@@ -284,7 +288,7 @@ class AzureLoadBalancers:
         frontends = [
             one
             for balancer in balancers.values()
-            for one in objects(ids.properties_of(balancer).get(plan.FRONTENDS))
+            for one in plan.frontends_of(balancer)
             if one not in own_frontends(balancer, names)
         ]
         public = [ids.key_of(ids.properties_of(one).get("publicIPAddress")) for one in frontends]
@@ -321,7 +325,7 @@ def _addresses_in(frontends: Sequence[Json], listed: Sequence[Json]) -> list[str
 def _address_of(planned: BalancerPlan, balancer: Json, family: str, public: Json | None) -> str:
     """What clients reach of one family; raises `RetryAfter` while Azure has given none."""
     name = planned.request.names.frontend(family)
-    frontends = objects(ids.properties_of(balancer).get(plan.FRONTENDS))
+    frontends = plan.frontends_of(balancer)
     own = [one for one in frontends if ids.same(text(one.get("name")), name)]
     shared = planned.shared_frontend(balancer, family)
     private = ids.properties_of((own or [shared or {}])[0]).get("privateIPAddress")

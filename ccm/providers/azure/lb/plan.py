@@ -81,7 +81,7 @@ class BalancerPlan:
     def shared_frontend(self, balancer: Json, family: str) -> Json | None:
         """Another Service's frontend that has the address which this one asks for."""
         wanted = properties_of(self._frontend(family))
-        for one in objects(properties_of(balancer).get(FRONTENDS)):
+        for one in frontends_of(balancer):
             there = properties_of(one)
             if self.request.names.is_own(text(one.get("name"))):
                 continue
@@ -198,6 +198,11 @@ def own_frontends(balancer: Json, names: Names) -> list[Json]:
         for one in objects(properties.get(FRONTENDS))
         if names.is_own(text(one.get("name"))) or key_of(one) in shared
     ]
+
+
+def frontends_of(balancer: Json) -> list[Json]:
+    """All that there are."""
+    return objects(properties_of(balancer).get(FRONTENDS))
 
 
 def is_used(balancer: Json) -> bool:

@@ -69,10 +69,12 @@ def apply(
     addresses: Collection[str],
     stale: Collection[str] = (),
     kept: Mapping[str, Collection[str]] | None = None,
+    hosts: Collection[str] = (),
 ) -> None:
     """Let `access` reach the addresses, and nothing else of ours; `stale` ones have no Service now.
 
-    `kept` are ports, by protocol, of other Services that have one of these addresses. Raises
+    `kept` are ports, by protocol, of other Services that have one of these addresses, or none that
+    floats: only rules of theirs and of `access` have `hosts`, the machines' addresses. Raises
     `NoRoom` when no priority is free.
     """
     properties = properties_of(group)
@@ -93,7 +95,7 @@ def apply(
         if not covers(one, rule):
             priority = properties_of(one)["priority"]
             one = {**one, "properties": {**properties_of(rule), "priority": priority}}
-        left = {*addresses, *stale} - own
+        left = {*addresses, *stale, *hosts} - own
         if left & there and _is_kept(one, kept or {}):
             left = {*stale}
         if after := (there - left) | own:
