@@ -113,6 +113,14 @@ class Fault:
     only_for: str = ""
 
 
+Pass = Callable[[], Awaitable[web.Response]]
+Around = Callable[[web.Request, Pass], Awaitable[web.Response]]
+
+
+async def pass_on(_: web.Request, pass_on: Pass) -> web.Response:
+    return await pass_on()
+
+
 HEALTHY = Fault()
 REFUSED = Fault(refuse)
 
@@ -120,7 +128,8 @@ REFUSED = Fault(refuse)
 class FaultProxy:
     """Counts in `met`, by path, how often watches ran into the fault of the moment.
 
-    `asked` has when they asked and got its reply (monotonic).
+    `asked` has when they asked and got its reply (monotonic). `around` is what becomes of a request
+    that is no watch and meets no fault; it may be replaced.
     """
 
     def __init__(self, url: str, ca_file: Path) -> None:
@@ -129,6 +138,7 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy")
         self._streams: set[Stream] = set()
         self._fault = HEALTHY
+        self.around: Around = pass_on
         self.met: Counter[str] = Counter()
         self.asked: defaultdict[str, list[float]] = defaultdict(list)
         self.url = ""
@@ -211,7 +221,7 @@ class FaultProxy:
                 return fault.reply()
             if is_watch:
                 return await self._watch(request)
-            return await self._pass(request)
+            return await self.around(request, partial(self._pass, request))
         except (aiohttp.ClientError, OSError):  # no API server: no connection
             Stream(request).reset()
             return web.Response()

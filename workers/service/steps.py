@@ -5,8 +5,8 @@ Writes are JSON patches, and Events have upstream's words.
 
 import logging
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import assert_never
 from urllib.parse import quote
@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 
 MAX_NODE_NAMES = 20  # in one message
 
+STALE_LIST = 20.0  # seconds after a write in which a list of the cloud may be older than it
+STALE_LIST_RETRY = 2.0  # seconds until a load balancer that such a list lacks is deleted again
 ADDRESS_RETRY = 5.0  # seconds until another look at a load balancer without an address
 STALE_CACHE_RETRY = 5.0  # seconds until another look at a Service that only our cache lacks
 
@@ -79,6 +81,7 @@ class ServiceSteps:
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context, self._balancers = context, balancers
         self._record = context.recorder.record
+        self._written: dict[str, float] = {}  # UID of a Service to our last write of its balancer
         self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
     async def perform(self, state: ServiceState, action: Action) -> tuple[ServiceState, Outcome]:
@@ -142,7 +145,7 @@ class ServiceSteps:
         balancer: Balancer | None = None
         began = time.monotonic()
         try:
-            with suppress(ImplementedElsewhere), noted_writes() as calls:
+            with self._written_by(service) as calls, suppress(ImplementedElsewhere):
                 balancer = await call(
                     priority,
                     self._balancers.ensure,
@@ -224,18 +227,45 @@ class ServiceSteps:
         service, began = action.service, time.monotonic()
         self._record(normal(service, "DeletingLoadBalancer", "Deleting load balancer"))
         try:
-            with suppress(ImplementedElsewhere):
-                await call(
-                    Priority.LB_DELETE, self._balancers.delete, service, owner=service.namespace
-                )
+            with suppress(ImplementedElsewhere), noted_writes() as calls:
+                try:
+                    await call(
+                        Priority.LB_DELETE, self._balancers.delete, service, owner=service.namespace
+                    )
+                finally:
+                    if calls:
+                        self._written.pop(service.uid, None)
         except CloudError as error:
             self._record_failure(error, delete_failed(service, action.is_orphan, error))
             raise
+        self._verify_found(service)
         self.totals["deleted"] += 1
         self._context.counters.count(metrics.BALANCERS_DELETED)
         self._record(normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
         _log_balancer("load balancer deleted", service, began)
         return replace(state, last_applied=None, refusal=None, is_deleted=True)
+
+    @contextmanager
+    def _written_by(self, service: Service) -> Iterator[list[str]]:
+        """The writes of a creation or change; what failed may have been performed as well."""
+        with noted_writes() as calls:
+            may_be_written = False
+            try:
+                yield calls
+            except CloudError as error:
+                may_be_written = type(error) is CloudError
+                raise
+            finally:
+                if calls or may_be_written:
+                    self._written[service.uid] = time.monotonic()
+
+    def _verify_found(self, service: Service) -> None:
+        """Raise while a deletion that wrote nothing may have gone by a list from before."""
+        age = time.monotonic() - self._written.get(service.uid, float("-inf"))
+        if age < STALE_LIST:
+            why = f"the cloud does not show the load balancer that was written {age:.0f} s ago"
+            raise RetryAfter(why, STALE_LIST_RETRY)
+        self._written.pop(service.uid, None)
 
     def _record_failure(self, error: CloudError, event: Event) -> None:
         """Work in progress, as a throttled call, is no failure."""

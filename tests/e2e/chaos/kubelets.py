@@ -1,6 +1,7 @@
 """The machines of a cluster and the kubelets on them: nodes with a pod network of each family."""
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ccm.errors import KubernetesError
@@ -10,6 +11,7 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.cloud.records import Machine
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.support.environment import NODES
+from tests.support.running import until
 from workers.service.backends import EXCLUDE_LABEL
 
 CLUSTER_CIDR = "10.240.0.0/12,fd00:244::/48"
@@ -43,7 +45,15 @@ class Nodes:
 
     async def register(self, name: str, network: int) -> None:
         """The kubelet of a machine that runs makes its Node, which has other pods than before."""
-        node = await self._kube.post(NODES, dual_stack(name, pod_networks(network)))
+        body = dual_stack(name, pod_networks(network))
+
+        async def create() -> Json:
+            made: Json = {}
+            with unless(409):  # another controller holds the one before
+                made = await self._kube.post(NODES, body)
+            return made
+
+        node = await until(f"{name} can register", create)
         self.expected[name] = node["metadata"]["uid"]
 
     async def add_foreign(self, name: str, network: int) -> None:
@@ -93,6 +103,9 @@ class Nodes:
         del self.expected[name]
         with unless(404):  # one that was stopped may be deleted by now
             await self._report(name, is_ready=False)
+
+    async def end_together(self, ends: Sequence[tuple[str, str]]) -> None:
+        await asyncio.gather(*(self.end(name, how) for name, how in ends))
 
     async def exclude(self, name: str, is_excluded: bool) -> None:
         """Whether balancers are to leave the node out."""

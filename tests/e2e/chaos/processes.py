@@ -65,6 +65,20 @@ class Processes:
         del self._replicas[name]
         assert await asyncio.to_thread(leader.end) == 0
 
+    def leader_name(self) -> str:
+        """The leader's, or that of some replica while nobody leads."""
+        leader = self._leader()[0]
+        return next((name for name, one in self._replicas.items() if one is leader), "replica-0")
+
+    async def reload(self) -> None:
+        """Have every replica read its configuration again; what it answers does not count."""
+        await asyncio.gather(
+            *(
+                asyncio.to_thread(_ask, replica, timeout(75.0), command="reload")
+                for replica in self._replicas.values()
+            )
+        )
+
     def logs(self) -> Iterator[str]:
         """The last lines of each replica's log, but for those about the election."""
         for name, replica in self._replicas.items():
@@ -155,9 +169,9 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _ask(replica: Supervisor, **request: object) -> Json:
+def _ask(replica: Supervisor, wait: float = 0.0, **request: object) -> Json:
     """The replica's answer; empty while it gives none, as one that is stopped."""
     try:
-        return ask(replica.control, request, timeout(1.0))
+        return ask(replica.control, request, wait or timeout(1.0))
     except NotRunning:
         return {}

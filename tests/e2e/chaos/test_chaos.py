@@ -9,7 +9,8 @@ import pytest
 from ccm.kube.client import Kube
 from tests.e2e.chaos.life import living
 from tests.e2e.chaos.processes import FLAGS, WORKERS
-from tests.e2e.chaos.script import Script, Size, Step
+from tests.e2e.chaos.script import NothingToChange, Script, Size, Step
+from tests.e2e.chaos.troubles import Troubles
 from tests.support.cluster_nodes import NodeWatcher
 from tests.support.environment import Environment, until_renewed
 from tests.support.fault_proxy import (
@@ -30,7 +31,9 @@ SECONDS = float(os.environ.get("CCM_CHAOS_SECONDS", "600" if IS_LONG else "10"))
 SIZE = Size(nodes=60, services=30, volumes=40) if IS_LONG else Size(10, 5, 5)
 REPLICAS = 3 if IS_LONG else 2
 ROUND = 120.0  # seconds of chaos after which everything has to become right
-RECOVERY_TIMEOUT = 180.0
+RECOVERY_TIMEOUT = 60.0
+PATIENT = ("--node-deletion-confirmation-period=5s",)
+"""Longer than a list of the cloud is stale."""
 FAULTS = {
     "410": Fault(failure(410, "Expired")),
     "410-event": Fault(error_event(410, "Expired")),
@@ -60,11 +63,19 @@ class ChaosScript(Script):
             (3, self._allow),
             (6, self._flap),
             (4, self._repair),
+            (4, self._meddle),
+            (4, self._write),
+            (4, self._hold),
+            (3, self._stale),
+            (1, self._revoke),
+            (2, self._reload),
+            (3, self._end_together),
         )
 
     def rest(self) -> list[Step]:
         """What lets everything come to rest."""
-        return [Step("api", "fix"), Step("processes", "rest"), *super().rest()]
+        ends = [Step("api", "fix"), Step("troubles", "rest"), Step("processes", "rest")]
+        return [*ends, *super().rest()]
 
     def _suspend(self) -> Step:
         what = self._chance.choice(("supervisor", "all", *WORKERS))
@@ -90,6 +101,48 @@ class ChaosScript(Script):
         name = self._some_service("LoadBalancer")
         return Step("users", "flap", (name,))
 
+    def _meddle(self) -> Step:
+        """The Lease is slow, or writes are to be tried again in an hour."""
+        if self._chance.random() < 0.5:
+            return self._trouble("slow_lease", self._chance.choice((0.5, 2.0, 6.0)), 10.0)
+        return self._trouble("retry_after_an_hour", 0.2)
+
+    def _write(self) -> Step:
+        """Another client writes what is ours to write."""
+        seconds = self._chance.choice((1.0, 4.0))
+        if self._chance.random() < 0.5:
+            return self._trouble("write_node", self._some_node("running"), seconds)
+        return self._trouble("write_service", self._some_service("LoadBalancer"), seconds)
+
+    def _hold(self) -> Step:
+        """Another controller's finalizer holds what is to go."""
+        seconds = self._chance.choice((2.0, 8.0))
+        if self._chance.random() < 0.5:
+            return self._trouble("hold_node", self._some_node("running", "stopped"), seconds)
+        return self._trouble("hold_service", self._some_service("LoadBalancer"), seconds)
+
+    def _stale(self) -> Step:
+        return self._trouble("stale", self._chance.choice((0.5, 1.5)))
+
+    def _revoke(self) -> Step:
+        return self._trouble(
+            "revoke", self._chance.choice((20.0, 40.0, 60.0) if IS_LONG else (4.0,))
+        )
+
+    def _reload(self) -> Step:
+        return self._trouble("credentials", self._chance.choice((0.5, 3.0)))
+
+    def _end_together(self) -> Step:
+        """Machines end while a load balancer that names them is made."""
+        if len(self._nodes) < 6:
+            raise NothingToChange
+        names = [self._some_node("running") for _ in range(3)]
+        ends = [self._gone("end", name, "terminate").args for name in dict.fromkeys(names)]
+        return Step("nodes", "end_together", (ends,))
+
+    def _trouble(self, what: str, *args: object) -> Step:
+        return Step("troubles", what, args)
+
 
 class ApiFaults:
     """What is wrong with the API server before the replicas; it lasts until `fix`."""
@@ -113,11 +166,12 @@ async def test_under_everything_at_once_nothing_is_lost_and_nobody_writes_out_of
     election = Election(env, f"ccm-chaos-{SEED}", proxy=proxy)
 
     def start(name: str) -> Supervisor:
-        return Replica(name, election, *FLAGS)
+        return Replica(name, election, *FLAGS, *PATIENT)
 
     began, steps = time.monotonic(), 0
     async with living(start, cloud, api, REPLICAS) as life:
         life.actors["api"] = ApiFaults(proxy)
+        life.actors["troubles"] = Troubles(election, proxy, life, cloud.config)
         await life.nodes.add_foreign("foreign", network=4000)
         for step in script.beginning(SIZE):
             await life.take(step)

@@ -239,3 +239,16 @@ async def test_a_replaced_service_whose_old_balancer_cannot_go_waits_for_it() ->
         await w.later()
         assert list(w.balancers.records) == ["aanother"]
         assert w.service().has_finalizer
+
+
+async def test_a_deletion_by_a_list_from_before_the_creation_leaves_no_balancer() -> None:
+    """The cloud's lists lag behind its writes: the Service keeps its finalizer meanwhile."""
+    async with running_with(N1, service()) as w:
+        [(name, record)] = w.balancers.records.items()
+        del w.balancers.records[name]  # as a list from before shows it
+        await w.change(being_deleted)
+        assert w.service().has_finalizer
+        w.balancers.records[name] = record
+        await w.later()
+        assert w.balancers.records == {}
+        assert not any(kind == "Service" for kind, _ in w.cluster.objects)
