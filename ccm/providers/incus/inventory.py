@@ -72,8 +72,8 @@ class ListedInstance:
 
     @property
     def node_name(self) -> str:
-        """The name of the Node that it may be."""
-        return text(self.config.get(NODE_KEY)) or self.name
+        """The name of the Node that it may be, which a kubelet writes in small letters."""
+        return (text(self.config.get(NODE_KEY)) or self.name).lower()
 
     @property
     def location(self) -> str:
@@ -163,17 +163,17 @@ class InstanceList:
 
     def named(self, name: str, node: Node) -> list[ListedInstance]:
         """Those of a name that may be this Node: a kubelet may write the name of any."""
-        return [one for one in self.by_name.get(name, []) if one.node_name == node.name]
+        return [one for one in self.by_name.get(name.lower(), []) if one.node_name == node.name]
 
     def add(self, instance: ListedInstance) -> None:
-        self.by_name[instance.name].append(instance)
+        self.by_name[instance.name.lower()].append(instance)
         if not instance.is_readable:
             where = f"on {instance.location}" if instance.location else "somewhere"
             self.unreadable.append(f"instance {instance.name} {where} cannot be read")
         if instance.uuid:
             self.by_uuid[instance.uuid].append(instance)
         if node := text(instance.config.get(NODE_KEY)):
-            self.by_node[node].append(instance)
+            self.by_node[node.lower()].append(instance)
 
 
 class Inventory:

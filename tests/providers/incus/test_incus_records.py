@@ -15,7 +15,7 @@ from ccm.providers.incus import ids
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import Remote
 from ccm.providers.incus.instances import host_name, type_of
-from ccm.providers.incus.inventory import ListedInstance
+from ccm.providers.incus.inventory import InstanceList, ListedInstance
 from ccm.providers.incus.zones import zone_of
 
 UUID = "569e87ab-cb87-47b3-b02d-5e0899638304"
@@ -166,6 +166,16 @@ def test_a_host_name_that_no_instance_can_have_is_not_asked_for(given: str) -> N
     asked.raw["status"] = {"addresses": [{"type": "Hostname", "address": given}]}
     assert host_name(asked) == "node-1"
     assert path_of("instances", "a/../b?c=%d") == "/instances/a%2F..%2Fb%3Fc%3D%25d"
+
+
+@pytest.mark.parametrize("names", [["K8S-CP-1"], ["k8s-cp-1"], ["K8S-CP-1", "k8s-cp-1"]])
+def test_a_node_is_the_instance_of_its_name_in_any_case_of_letters(names: list[str]) -> None:
+    """CT9: a kubelet writes small letters. Two that differ in their case alone are both found."""
+    listed = InstanceList()
+    for name in names:
+        listed.add(instance(name=name))
+    assert [one.name for one in listed.named("k8s-cp-1", node("k8s-cp-1"))] == names
+    assert listed.named("k8s-cp-1", node("k8s-cp-2")) == []
 
 
 def test_an_unreadable_or_new_instance_has_no_uuid() -> None:
