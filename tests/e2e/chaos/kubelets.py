@@ -47,13 +47,13 @@ class Nodes:
         """The kubelet of a machine that runs makes its Node, which has other pods than before."""
         body = dual_stack(name, pod_networks(network))
 
-        async def create() -> Json:
-            made: Json = {}
+        async def create() -> list[Json]:
+            made = []
             with unless(409):  # another controller holds the one before
-                made = await self._kube.post(NODES, body)
+                made.append(await self._kube.post(NODES, body))
             return made
 
-        node = await until(f"{name} can register", create)
+        [node] = await until(f"{name} can register", create)
         self.expected[name] = node["metadata"]["uid"]
 
     async def add_foreign(self, name: str, network: int) -> None:
