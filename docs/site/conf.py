@@ -1,5 +1,6 @@
 """How `make site` builds the pages: Sphinx with MyST, from the tree as it is."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -52,3 +53,22 @@ if source := os.environ.get("SOURCE_URL", ""):
     }
 copybutton_prompt_text = r"\$ "
 copybutton_prompt_is_regexp = True
+
+
+def _first_in_search() -> str:
+    """JavaScript by which tutorials and how-to guides stand before equal results of the search."""
+    index = (ROOT / "docs" / "site" / "index.md").read_text()
+    guides = [part for part in index.split("```{toctree}") if ":caption: " in part][:2]
+    pages = [line[1:] for part in guides for line in part.split() if line.startswith("/")]
+    return (
+        f"const guides = new Set({json.dumps(pages)});\n"
+        "var Scorer = {score: ([page, , , , score, , kind]) =>\n"
+        "  score + (kind === 'title' ? 50 : 0) + (guides.has(page) ? 3 : 0),\n"
+        "  objNameMatch: 11, objPartialMatch: 6, objPrio: {0: 15, 1: 5, 2: -5},\n"
+        "  objPrioDefault: 0, title: 15, partialTitle: 7, term: 5, partialTerm: 2};\n"
+    )
+
+
+html_search_scorer = str(ROOT / "build" / "search.js")
+Path(html_search_scorer).parent.mkdir(exist_ok=True)
+Path(html_search_scorer).write_text(_first_in_search())

@@ -16,7 +16,7 @@ __all__ = ["chromium"]
 pytestmark = long
 
 QUESTIONS = {
-    "node stays tainted": "docs/operations",
+    "node stays tainted": "docs/troubleshooting",
     "migrate from upstream controller": "docs/moving",
     "install k3s": "docs/install/k3s",
     "helm chart values": "deploy/chart/README",
@@ -24,7 +24,7 @@ QUESTIONS = {
     "prometheus metrics": "docs/metrics",
     "exit codes": "docs/output",
     "status page browser": "docs/page",
-    "cloud throttles": "docs/operations",
+    "cloud throttles": "docs/troubleshooting",
     "freeze deletions": "docs/deletion",
     "leader election lease": "docs/leadership",
     "proxy protocol annotation": "docs/annotations",
@@ -35,7 +35,7 @@ QUESTIONS = {
     "write a provider": "docs/providers",
     "MachineLookup": "docs/site/provider-api",
     "json log fields": "docs/logs",
-    "worker keeps dying": "docs/operations",
+    "worker keeps dying": "docs/troubleshooting",
 }
 """What an operator types → the page that has to be among the first five."""
 
