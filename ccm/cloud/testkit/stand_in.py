@@ -44,6 +44,8 @@ class StandInAdapter(Adapter):
     """
 
     fault_kinds = tuple(FaultKind)
+    token_header = "Authorization"
+    """In which header the provider shows the token."""
 
     def __init__(self) -> None:
         self.tables = defaultdict[str, dict[str, Json]](dict)
@@ -58,7 +60,7 @@ class StandInAdapter(Adapter):
         return json.dumps({kind: table for kind, table in self.tables.items() if table})
 
     def reply(self, method: str, target: str, body: Any, token: str) -> Reply:
-        """The answer to a request; the token is the last word of its `Authorization`."""
+        """The answer to a request; the token is the last word of its `token_header`."""
         raise NotImplementedError
 
     def error(self, message: str) -> object:
@@ -143,9 +145,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        token = self.headers.get("Authorization", "").rpartition(" ")[2]
         self.server.calls += 1
         cloud, fault = self.server.cloud, self.server.fault
+        token = self.headers.get(cloud.token_header, "").rpartition(" ")[2]
         match fault:
             case None:
                 self._send(*cloud.reply(self.command, self.path, json.loads(body or "{}"), token))

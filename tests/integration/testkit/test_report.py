@@ -80,6 +80,16 @@ def test_more_machines_than_the_adapter_may_have_are_skipped(
     assert "instances: it takes 9 machines and the adapter may have 5" in reasons
 
 
+def test_a_cloud_may_take_its_token_in_another_header(package: Path, run_kit: RunKit) -> None:
+    with (package / "api.py").open("a") as file:
+        file.write('\n\nMutantApi.authorization = lambda _, texts: {"X-Key": texts[0]}\n')
+    change(
+        package / "testing.py", "page_size = PAGE", 'page_size = PAGE\n    token_header = "X-Key"'
+    )
+    outcome = run_kit("instances")
+    assert outcome.code == 0, outcome.output
+
+
 def test_a_failure_is_counted_in_its_area_and_fails_the_run(package: Path, run_kit: RunKit) -> None:
     change(package / "instances.py", "self._is_ours(one)]", "self._is_ours(one)][:1]")
     outcome = run_kit("instances", "./tests")
