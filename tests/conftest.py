@@ -20,7 +20,7 @@ load_profile()
 
 pytest_plugins = ["tests.support.kube.fixtures", "tests.labs.openstack.fixtures"]
 
-TOGETHER = ("tests/integration/check", "tests/e2e/rbac", "tests/e2e/systemd")
+TOGETHER = ("tests/integration/check", "tests/e2e/rbac", "tests/e2e/systemd", "tests/e2e/kubelets")
 """Folders of which one test at a time runs: they share a cluster, or a machine."""
 BY_MODULE = {
     "tests/integration/https/test_real.py",
@@ -28,7 +28,6 @@ BY_MODULE = {
     "tests/peers/test_aws_peers.py",
     "tests/e2e/test_documents.py",
     "tests/e2e/test_informer.py",
-    "tests/e2e/test_kubelets.py",
     "tests/e2e/test_true_kubelets.py",
     "tests/docs/walks/test_walks.py",
     "tests/docs/faults/test_cures.py",
@@ -60,7 +59,7 @@ def known_secrets(monkeypatch: pytest.MonkeyPatch) -> redaction.KnownSecrets:
 SLOW = (
     "tests/peers/test_aws_peers.py",
     "tests/e2e/systemd",
-    "tests/e2e/test_kubelets.py",
+    "tests/e2e/kubelets",
     "tests/e2e/test_importance.py",
     "tests/e2e/test_offer.py",
     "tests/e2e/test_deletions.py",

@@ -74,7 +74,7 @@ def evaluate_requests(
     if stale := [f"{one.name} of {one.node}: {why}" for one, why in found if why]:
         yield warning(
             f"requests for serving certificates are stale: {abbreviate(stale)}",
-            "approve later ones, for which kubelets ask by themselves; these may be denied",
+            "deny them (kubectl certificate deny), and kubelets ask again; else in 15 minutes",
         )
     if waiting := [f"{one.name} of {one.node}" for one, why in found if not why]:
         yield warning(

@@ -1,0 +1,46 @@
+"""What nobody writes while nothing happens. It comes after the other tests, in their cluster."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.e2e.kubelets.world import FLAGS, World
+from tests.support.kube.kubelets import Kubelets
+from tests.support.running import IS_LONG, Supervisor, Where, until
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+SILENCE = 60.0 if IS_LONG else 20.0  # seconds; a kubelet has a reason to write each 300
+SETTLED = 15.0  # seconds: a kubelet reports once more 10 s after it registered
+
+
+async def test_nobody_writes_to_nodes_when_nothing_happens_not_even_a_new_leader(
+    world: World,
+) -> None:
+    where = Where(
+        world.kubelets.cluster.directory,
+        world.kubelets.cluster.kubeconfig("ccm"),
+        world.cloud.config,
+    )
+    with Supervisor(where, *FLAGS, name="second") as second:
+        await until("the second replica is ready", lambda: second.workers().get("node-0"))
+        await until_quiet(world.kubelets)
+        world.kubelets.cluster.forget_audit()
+        world.supervisor.end()
+        await until("it leads", second.is_leading)
+        await asyncio.sleep(SILENCE)
+        writes: Counter[Any] = world.kubelets.node_writes()
+    assert not writes, writes
+
+
+async def until_quiet(kubelets: Kubelets) -> None:
+    """Until nobody has written to a Node for a while, however late kubelets are."""
+
+    async def has_passed() -> bool:
+        kubelets.cluster.forget_audit()
+        await asyncio.sleep(SETTLED)
+        return not kubelets.node_writes()
+
+    await until("nobody writes", has_passed, 10 * SETTLED)
