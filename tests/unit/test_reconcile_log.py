@@ -3,7 +3,7 @@
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from workers.queue import Decision, ReconcileLog
@@ -101,6 +101,7 @@ moves = st.tuples(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(moves, max_size=30))
+@example([("failed", "a", "one"), ("failed", "a", "two")])
 def test_what_is_pending_is_what_did_not_end_done(history: list[tuple[str, str, str]]) -> None:
     log, pending = ReconcileLog(), dict[str, tuple[str, bool]]()
     for move, key, why in history:

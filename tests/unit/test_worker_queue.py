@@ -221,6 +221,7 @@ async def test_a_success_forgets_the_failures(queue: WorkQueue) -> None:
     slow.add("a")
     await get(slow)
     slow.forget_failures("a")
+    assert slow.failures("a") == 0
     slow.done("a")
     slow.add_failed("a")
     assert await get(slow) == "a"
