@@ -223,7 +223,12 @@ class Children:
         """Replace workers that hang, grew too large, or may run more controllers than they do."""
         while True:
             await asyncio.sleep(CHECK_INTERVAL)
-            self.checked_at = time.monotonic()
+            now = time.monotonic()
+            deaf, self.checked_at = now - self.checked_at - CHECK_INTERVAL, now
+            if deaf > CHECK_INTERVAL:  # this process was stopped, and heard nobody meanwhile
+                for process in (each for child in self for each in child.processes()):
+                    process.heard_at = min(process.heard_at + deaf, now)
+                    process.started_at = min(process.started_at + deaf, now)
             for child in self:
                 for process in child.processes():
                     self._check_silence(child, process)

@@ -32,6 +32,29 @@ LIMIT = Settings().worker_silence_limit
 # Workers that are replaced.
 
 
+async def test_a_supervisor_that_was_stopped_blames_no_worker(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A suspend of the host, or SIGSTOP: it heard nobody, and the workers had no time either."""
+    kills: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *kill: kills.append(kill))
+    up, starting = world.start("node-0", WorkerState.RUNNING), world.start("route")
+    running = asyncio.create_task(world.children.run())
+    await asyncio.sleep(1.2 * CHECK_INTERVAL)
+    assert up.current
+    assert starting.current
+    for stopped in (14.0, 60.0):
+        world.children.checked_at -= stopped
+        for process in (up.current, starting.current):
+            process.heard_at -= stopped
+            process.started_at -= stopped
+        await asyncio.sleep(2 * CHECK_INTERVAL)
+    assert kills == []
+    await asyncio.sleep(LIMIT)
+    assert {pid for pid, _ in kills} == {up.current.handle.pid}
+    running.cancel()
+
+
 async def test_a_worker_that_is_silent_writes_its_stacks_and_is_killed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
