@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.peers.picture import Picture
 
-CLOUDS = ("aws", "openstack")
+CLOUDS = ("aws", "azure", "openstack")
 ABSENT = "-"
 SECTIONS = {
     "made": "What is made of the same objects",

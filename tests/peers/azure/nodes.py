@@ -1,0 +1,100 @@
+"""The nodes of the comparison on Azure: a machine, and its Node as upstream's node manager left it.
+
+Upstream's controller initializes none, so all but `new` are initialized.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ccm.model.objects import UNINITIALIZED_TAINT, Json
+from ccm.sandbox.kubelets import ready_condition, registration
+from tests.labs.azure.lab import GROUP, OTHER_GROUP, REGION, SIZE, Lab, path_of
+
+EXCLUDED = {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
+CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
+UNMANAGED = {"kubernetes.azure.com/managed": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a machine is like, and what its Node says of itself.
+
+    Without a `group` its Node has a machine that never was. `act` is what is done to it.
+    """
+
+    group: str = GROUP
+    zones: tuple[str, ...] = ("1",)
+    act: str = ""
+    provider_id: str = "azure://{id}"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    is_ready: bool = True
+    is_initialized: bool = True
+    has_pods: bool = True
+
+
+SHAPES: dict[str, Shape] = {
+    "plain": Shape(),
+    "second-zone": Shape(zones=("2",)),
+    "no-zone": Shape(zones=()),
+    "capitals": Shape(provider_id="azure://{ID}"),
+    "control-plane": Shape(labels=CONTROL_PLANE),
+    "excluded": Shape(labels=EXCLUDED),
+    "not-ready": Shape(is_ready=False),
+    "other-group": Shape(OTHER_GROUP, labels=EXCLUDED),
+    "deallocated": Shape(act="deallocate", is_ready=False, labels=EXCLUDED),
+    "stopped": Shape(act="poweroff", is_ready=False, labels=EXCLUDED),
+    "gone": Shape("", is_ready=False, labels=EXCLUDED, has_pods=False),
+    "other-cloud": Shape(
+        "", provider_id="aws:///zone/i-0123456789abcdef0", labels=EXCLUDED, has_pods=False
+    ),
+    "other-cloud-not-ready": Shape(
+        "", provider_id="aws:///zone/i-1", labels=EXCLUDED, is_ready=False, has_pods=False
+    ),
+    "unmanaged": Shape("", labels=EXCLUDED | UNMANAGED, is_ready=False, has_pods=False),
+    "new": Shape(provider_id="", is_initialized=False, labels=EXCLUDED, has_pods=False),
+    "leaving": Shape(),
+}
+LATER: dict[str, Shape] = {"late": Shape()}
+"""Which join later; `leaving` leaves then."""
+ALL = SHAPES | LATER
+
+
+def launch(lab: Lab, name: str) -> Json:
+    """The machine of a shape with its address; the ID of one that never was."""
+    shape = ALL[name]
+    if not shape.group:
+        return {"id": path_of("virtualMachines", name), "address": ""}
+    more = {"zones": [*shape.zones]} if shape.zones else {"zones": None}
+    made = lab.add_machine(name, shape.group, **more)
+    if shape.act:
+        lab.act(made["id"], shape.act)
+    interface = lab.get("networkInterfaces", f"{name}-nic", shape.group)
+    (ip,) = interface["properties"]["ipConfigurations"]
+    return {"id": made["id"], "address": ip["properties"]["privateIPAddress"]}
+
+
+def manifest(name: str, machine: Json, pod_cidr: str) -> Json:
+    """The Node, with the labels that the node manager gives it."""
+    shape = ALL[name]
+    body = registration(name, pod_cidr * shape.has_pods)
+    body["metadata"]["labels"] |= shape.labels
+    if shape.is_initialized and shape.group:
+        zone = f"{REGION}-{shape.zones[0]}" if shape.zones else "0"
+        known = {"region": REGION, "zone": zone}
+        body["metadata"]["labels"] |= {f"topology.kubernetes.io/{k}": v for k, v in known.items()}
+        old = {f"failure-domain.beta.kubernetes.io/{k}": v for k, v in known.items()}
+        prefixes = ("node.kubernetes.io", "beta.kubernetes.io")
+        types = {f"{prefix}/instance-type": SIZE for prefix in prefixes}
+        body["metadata"]["labels"] |= old | types
+    if shape.provider_id:
+        identifier = machine["id"]
+        upper = identifier.replace(f"/resourceGroups/{GROUP}/", f"/resourceGroups/{GROUP.upper()}/")
+        body["spec"]["providerID"] = shape.provider_id.format(id=identifier, ID=upper)
+    if shape.is_initialized:
+        taints = [one for one in body["spec"]["taints"] if one["key"] != UNINITIALIZED_TAINT]
+        body["spec"]["taints"] = taints
+        if machine["address"]:
+            address = {"type": "InternalIP", "address": machine["address"]}
+            body["status"]["addresses"] = [address, {"type": "Hostname", "address": name}]
+    body["status"]["conditions"] = [ready_condition(shape.is_ready)]
+    return body
