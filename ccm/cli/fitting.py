@@ -37,7 +37,7 @@ class Rows:
     """A table, what matters most first; without names of columns it has no line for them.
 
     At least `least` rows are shown, at most `most`. `brief` stands in its place where there is no
-    room even for the least.
+    room even for the least. Where not all fit, `turn` of a live view counts which of them come.
     """
 
     title: str
@@ -46,6 +46,7 @@ class Rows:
     least: int = 3
     most: int = 1000
     brief: str = ""
+    turn: int = 0
 
     def wrapped(self, width: int) -> "Rows":
         """Without names of columns, where a line is a sentence or a command: none of it is cut.
@@ -68,16 +69,23 @@ class Rows:
 
     def render(self, count: int, width: int, is_one_line: bool = True) -> RenderResult:
         """The title, and the first `count` rows."""
-        total = len(self.rows)
-        more = f" ({count} of {total})" if count < total else ""
+        total, first = len(self.rows), self._first(count)
+        which = f"{first + 1} to {first + count}" if self.turn else str(count)
+        more = f" ({which} of {total})" if count < total else ""
         yield Text(f"{self.title}{more}", "bold")
         if count or self.head > 1:
             yield self._table(count, width, is_one_line)
 
+    def _first(self, count: int) -> int:
+        """The place of the first of `count` rows that are shown."""
+        pages = -(-len(self.rows) // count) if count else 1
+        return min(self.turn % pages * count, len(self.rows) - count)
+
     def _table(self, count: int, width: int, is_one_line: bool) -> Table:
         shown = [width >= column.from_width for column in self.columns]
         columns = list(compress(self.columns, shown))
-        rows = [[_text(cell) for cell in compress(row, shown)] for row in self.rows[:count]]
+        visible = self.rows[self._first(count) :][:count]
+        rows = [[_text(cell) for cell in compress(row, shown)] for row in visible]
         if is_one_line:
             _shorten([[Text(column.name) for column in columns], *rows], width)
         has_names = self.head > 1

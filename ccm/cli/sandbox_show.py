@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from dataclasses import dataclass
 
 import orjson
@@ -11,6 +12,8 @@ from ccm.cli.sandbox_view import hints, view
 from ccm.errors import ExitCode
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
 from ccm.sandbox.scenario import Scenario
+
+HINTS_TURN = 8  # seconds for which hints stand, where the terminal has no room for all
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,13 @@ async def _until_done(sandbox: Sandbox, how: Show, stop: asyncio.Event) -> bool:
 
 
 async def _live(sandbox: Sandbox, story: Scenario) -> None:
+    start = time.monotonic()
     with live_view(view(sandbox, await sandbox.status(), story.events)) as live:
         while True:
             await asyncio.sleep(0.25)
-            live.update(view(sandbox, await sandbox.status(), story.events), refresh=True)
+            turn = int(time.monotonic() - start) // HINTS_TURN
+            shown = view(sandbox, await sandbox.status(), story.events, turn=turn)
+            live.update(shown, refresh=True)
 
 
 async def _lines(sandbox: Sandbox, story: Scenario, how: Show) -> None:

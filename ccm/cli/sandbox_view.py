@@ -28,11 +28,16 @@ NODE_COLUMNS = (
 
 
 def view(
-    sandbox: Sandbox, answer: Status | None, story: Sequence[str], tips: Sequence[str] = ()
+    sandbox: Sandbox,
+    answer: Status | None,
+    story: Sequence[str],
+    tips: Sequence[str] = (),
+    turn: int = 0,
 ) -> Fitted:
     """Everything at once, top down: nodes, workers, budget, what happened, what to try.
 
-    `tips` are a title and lines in place of the `hints` for a sandbox.
+    `tips` are a title and lines in place of the `hints` for a sandbox. Where not all of them fit,
+    `turn` counts which ones come.
     """
     parts: list[Text | Rows] = [_headline(sandbox), _nodes(sandbox), _workload(sandbox)]
     if answer:
@@ -41,7 +46,7 @@ def view(
     newest_first = [(printable(line),) for line in reversed(story)]
     parts.append(Rows("Scenario, newest first", [Column("")], newest_first, most=MAX_STORY))
     title, *lines = tips or hints(sandbox)
-    parts.append(Rows(title, [Column("")], [(f"  {line}",) for line in lines]))
+    parts.append(Rows(title, [Column("")], [(f"  {line}",) for line in lines], turn=turn))
     return Fitted(parts)
 
 

@@ -146,3 +146,14 @@ def test_a_comment_goes_before_its_command_is_cut() -> None:
     long = f"ccm-supervisor sandbox machine stop vm-3{COMMENT}then: start vm-3"
     shown = lines(Fitted([Rows("Try", [Column("")], [(long,), (f"ls{COMMENT}files",)])]), 45, 24)
     assert shown == ["Try", "ccm-supervisor sandbox machine stop vm-3", f"ls{COMMENT}files"]
+
+
+def test_rows_that_do_not_fit_come_in_turns() -> None:
+    commands = [(f"command {number}",) for number in range(8)]
+    found = [
+        lines(Fitted([Rows("Try", [Column("")], commands, turn=turn)]), 80, 5) for turn in range(4)
+    ]
+    assert found[0][0] == "Try (3 of 8)"
+    assert found[2] == ["Try (6 to 8 of 8)", "command 5", "command 6", "command 7"]
+    assert {line for page in found for line in page[1:]} == {one for (one,) in commands}
+    assert found[3][1:] == found[0][1:]

@@ -110,4 +110,6 @@ def unsupported_media_type(sent: str, accepted: Sequence[str]) -> StatusError:
         f"the body of the request was in an unknown format ({sent}) - accepted media types"
         f" include: {', '.join(accepted)}"
     )
+    if "protobuf" in sent:
+        message += "; 'kubectl create -f' and 'kubectl apply -f' send JSON"
     return StatusError(415, message)
