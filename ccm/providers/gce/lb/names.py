@@ -53,7 +53,8 @@ class Names:
         """Its own, or one for all internal Services that ask for sharing and agree in these."""
         if not is_shared:
             return self.balancer
-        digest = hashlib.sha1(affinity.encode(), usedforsecurity=False).hexdigest()[:16]
+        said = "ClientIP" if affinity == "CLIENT_IP" else "None"  # as the Service says it
+        digest = hashlib.sha1(said.encode(), usedforsecurity=False).hexdigest()[:16]
         return f"{self.shared_backend_prefix}{protocol.lower()}-nmv1-{digest}"
 
     @property
