@@ -70,14 +70,15 @@ class Processes:
         leader = self._leader()[0]
         return next((name for name, one in self._replicas.items() if one is leader), "replica-0")
 
-    async def reload(self) -> None:
-        """Have every replica read its configuration again; what it answers does not count."""
-        await asyncio.gather(
+    async def reload(self) -> bool:
+        """Have every replica read its configuration again; whether all of them took it."""
+        answers = await asyncio.gather(
             *(
                 asyncio.to_thread(_ask, replica, timeout(75.0), command="reload")
                 for replica in self._replicas.values()
             )
         )
+        return all("ok" in answer for answer in answers)
 
     def logs(self) -> Iterator[str]:
         """The last lines of each replica's log, but for those about the election."""

@@ -75,7 +75,7 @@ class ChaosScript(Script):
     def rest(self) -> list[Step]:
         """What lets everything come to rest."""
         ends = [Step("api", "fix"), Step("troubles", "rest"), Step("processes", "rest")]
-        return [*ends, *super().rest()]
+        return [*ends, *super().rest(), Step("troubles", "reload")]
 
     def _suspend(self) -> Step:
         what = self._chance.choice(("supervisor", "all", *WORKERS))

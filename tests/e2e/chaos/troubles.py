@@ -19,7 +19,7 @@ from tests.support.environment import NODES, SERVICES
 from tests.support.fault_proxy import Around, FaultProxy, Pass, failure, pass_on
 from tests.support.kube.access import RBAC
 from tests.support.replicas import NAMESPACE, Election
-from tests.support.running import RULES, Json
+from tests.support.running import RULES, Json, until
 
 HOLD = "chaos.example/hold"
 """The finalizer of another controller."""
@@ -38,6 +38,7 @@ class Troubles:
     config: Path  # the cloud's, with the credentials
     _running: set[asyncio.Task[None]] = field(default_factory=set)
     _busy: set[str] = field(default_factory=set)
+    _is_reload_due: bool = False
 
     async def rest(self) -> None:
         await asyncio.gather(*self._running)
@@ -101,6 +102,12 @@ class Troubles:
     async def credentials(self, seconds: float) -> None:
         """A reload with a token that the cloud refuses; then one with the right token."""
         self._begin("credentials", self._credentials(seconds))
+
+    async def reload(self) -> None:
+        """As the command asks for: a reload that the cloud's faults refused is repeated."""
+        if self._is_reload_due:
+            await until("all replicas took the credentials", self.life.processes.reload)
+            self._is_reload_due = False
 
     async def stale(self, seconds: float) -> None:
         """The cloud's lists are those of this moment."""
@@ -177,4 +184,4 @@ class Troubles:
         await self.life.processes.reload()
         await asyncio.sleep(seconds)  # the fault, not a wait
         self.config.write_text(good)
-        await self.life.processes.reload()
+        self._is_reload_due = not await self.life.processes.reload()
