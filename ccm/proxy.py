@@ -80,8 +80,8 @@ def proxy_for(url: str, environ: Mapping[str, str] = os.environ) -> Proxy | None
         return None
     try:
         return read_proxy(environ[name])
-    except ValueError as wrong:
-        raise ValueError(f"{name} {wrong}") from wrong
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from error
 
 
 def check_environment(environ: Mapping[str, str] = os.environ) -> None:
@@ -89,9 +89,9 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> None:
     for name in (name for names in VARIABLES.values() for name in names if environ.get(name)):
         try:
             read_proxy(environ[name])
-        except ValueError as wrong:
+        except ValueError as error:
             remedy = "write it like http://host:3128, or unset it"
-            raise ConfigurationFault(name, str(wrong), remedy) from wrong
+            raise ConfigurationFault(name, str(error), remedy) from error
 
 
 def is_excluded(host: str, port: int, environ: Mapping[str, str]) -> bool:

@@ -42,8 +42,8 @@ def why_unreadable(file: str) -> str:
             return "is not a regular file"
         with open(file, "rb"):
             return ""
-    except OSError as wrong:
-        return f"cannot be read: {wrong.strerror or wrong}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
     except ValueError:
         return "cannot be read: its name has a null character"
 

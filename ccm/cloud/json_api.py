@@ -175,10 +175,10 @@ class JsonApi:
                     may_retry=not request.is_write,
                     before_send=lambda: leaving.append(request.operation),
                 )
-        except (OSError, ValueError) as broken:
+        except (OSError, ValueError) as error:
             where = f"{request.url}: " if request.url else ""
-            why = f"{self.named(request.operation)}: {where}{self._what_broke(broken)}"
-            raise (Unanswered(why) if leaving else Unsent(why)) from broken
+            why = f"{self.named(request.operation)}: {where}{self._what_broke(error)}"
+            raise (Unanswered(why) if leaving else Unsent(why)) from error
         self.observe(response)
         return response
 
@@ -308,10 +308,10 @@ class ReloadingClient:
                 server = with_trust(self._server)
                 self._clients.append(HttpClient(server, idle_timeout=self._idle_timeout))
                 self._stamps = stamps
-        except (OSError, ValueError) as wrong:
+        except (OSError, ValueError) as error:
             if not self._clients:
                 raise
-            log.warning("certificates are not reloaded", extra={"why": str(wrong)})
+            log.warning("certificates are not reloaded", extra={"why": str(error)})
         return self._clients[-1]
 
     async def close(self) -> None:

@@ -26,8 +26,8 @@ def secret_reader(kube: Kube) -> SecretReader:
             raise failure(f"{place} cannot be read: {error}") from error
         except Unreachable as error:
             raise CloudError(f"{place} cannot be read: {error}") from error
-        except ValueError as wrong:
-            raise Denied(f"{place} holds a value that is not text") from wrong
+        except ValueError as error:
+            raise Denied(f"{place} holds a value that is not text") from error
 
     return read
 

@@ -136,10 +136,10 @@ def _proxy_url(path: Path, cluster: Mapping[str, Any]) -> str:
     try:
         if url:
             read_proxy(url)
-    except ValueError as wrong:
+    except ValueError as error:
         raise ConfigurationFault(
-            "--kubeconfig", f"proxy-url in {path} {wrong}", "write it like http://host:3128"
-        ) from wrong
+            "--kubeconfig", f"proxy-url in {path} {error}", "write it like http://host:3128"
+        ) from error
     return url
 
 

@@ -199,12 +199,12 @@ def _networks(entries: list[str], where: str) -> frozenset[Network]:
         raise Refused(f"{where}: {len(given)} networks are given; give {MOST_RANGES} at most")
     try:
         return frozenset(map(_network, given))
-    except ValueError as wrong:
+    except ValueError as error:
         shown = ",".join(entries)
         raise Refused(
-            f"{where}: {shown!r} is not valid ({wrong}); "
+            f"{where}: {shown!r} is not valid ({error}); "
             f"give a list of source IP ranges, for example {EXAMPLE_RANGES}"
-        ) from wrong
+        ) from error
 
 
 def _network(entry: str) -> Network:

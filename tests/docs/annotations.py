@@ -45,14 +45,14 @@ CLOUDS = {
         "AWS",
         aws.PREFIX,
         frozenset[str]().union(*aws.SUPPORTED_ANNOTATIONS.values()),
-        aws.OUTREACHING,
+        aws.PRIVILEGED,
     ),
-    "azure": CloudAnnotations("Azure", azure.PREFIX, azure.KNOWN, azure.OUTREACHING),
+    "azure": CloudAnnotations("Azure", azure.PREFIX, azure.KNOWN, azure.PRIVILEGED),
     "openstack": CloudAnnotations(
-        "OpenStack", openstack.PREFIX, openstack.KNOWN, openstack.OUTREACHING
+        "OpenStack", openstack.PREFIX, openstack.KNOWN, openstack.PRIVILEGED
     ),
     "digitalocean": CloudAnnotations(
-        "DigitalOcean", digitalocean.PREFIX, digitalocean.KNOWN, digitalocean.OUTREACHING
+        "DigitalOcean", digitalocean.PREFIX, digitalocean.KNOWN, digitalocean.PRIVILEGED
     ),
     "incus": CloudAnnotations(
         "Incus",
@@ -60,7 +60,7 @@ CLOUDS = {
         frozenset(name.removeprefix(incus.PREFIX) for name in incus.KNOWN),
         (),
     ),
-    "gce": CloudAnnotations("Google Compute Engine", "", gce.KNOWN, gce.OUTREACHING),
+    "gce": CloudAnnotations("Google Compute Engine", "", gce.KNOWN, gce.PRIVILEGED),
 }
 
 

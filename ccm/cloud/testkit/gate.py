@@ -84,8 +84,8 @@ class KitGate:
             try:
                 async with asyncio.timeout(self.timeout):
                     return self._keep(operation, await function())
-            except TimeoutError as late:
-                raise Unanswered(f"{operation}: no answer within {self.timeout:g} s") from late
+            except TimeoutError as error:
+                raise Unanswered(f"{operation}: no answer within {self.timeout:g} s") from error
 
     def call_blocking(
         self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool

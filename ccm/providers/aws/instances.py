@@ -196,8 +196,8 @@ def read_instance(record: Json, region: str, families: Sequence[str]) -> Answer:
         return Unknown(f"EC2's record of {instance_id} lacks its zone")
     try:
         addresses = addresses_of(record, families)
-    except ValueError as wrong:
-        return Unknown(f"EC2's record of {instance_id} has a wrong address: {wrong}")
+    except ValueError as error:
+        return Unknown(f"EC2's record of {instance_id} has a wrong address: {error}")
     return Instance(
         provider_id=ids.provider_id(zone, instance_id),
         type=text(record.get("InstanceType")),

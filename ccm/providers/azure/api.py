@@ -239,8 +239,8 @@ class AzureApi(JsonApi):
         """That of now, exchanged in the files or not."""
         try:
             self._config = self._read_config()
-        except (ConfigurationFaults, OSError) as wrong:
-            log.warning("the cloud configuration is not reloaded", extra={"why": str(wrong)})
+        except (ConfigurationFaults, OSError) as error:
+            log.warning("the cloud configuration is not reloaded", extra={"why": str(error)})
         return read_identity(self._config)
 
     # What this cloud is like

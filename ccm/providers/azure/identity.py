@@ -72,10 +72,10 @@ def read_identity(config: AzureConfig) -> Identity:
         certificate = read_bounded(Path(config.aad_client_cert_path))
         password = config.aad_client_cert_password
         return Identity(config.aad_client_id, certificate=certificate, password=password)
-    except (OSError, ValueError) as wrong:
-        why = wrong.strerror if isinstance(wrong, OSError) else str(wrong)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
         place = config.aad_federated_token_file or config.aad_client_cert_path
-        raise Unauthenticated(f"the file with the credentials: {why}", place) from wrong
+        raise Unauthenticated(f"the file with the credentials: {why}", place) from error
 
 
 def metadata_url() -> str:
@@ -148,8 +148,8 @@ def _key_of(known: Identity) -> tuple[RSAPrivateKey, x509.Certificate]:
             if first is None:
                 raise ValueError("it has no certificate")
             certificate = first
-    except (ValueError, TypeError) as wrong:
-        raise Unauthenticated(f"aadClientCertPath: cannot be used: {wrong}") from wrong
+    except (ValueError, TypeError) as error:
+        raise Unauthenticated(f"aadClientCertPath: cannot be used: {error}") from error
     if not isinstance(found, RSAPrivateKey):
         raise Unauthenticated("aadClientCertPath: has no RSA key, which is all that Entra ID takes")
     return found, certificate

@@ -91,10 +91,10 @@ class IncusApi(JsonApi):
                 except WSServerHandshakeError as error:
                     message = f"{self.named('GetEvents')}: {error.status} {error.message}"
                     raise self.error(message, {}, HttpResponse(error.status, "", {})) from error
-                except (ClientError, OSError, ValueError) as broken:
+                except (ClientError, OSError, ValueError) as error:
                     raise CloudError(
-                        f"{self.named('GetEvents')}: {what_broke(broken, self.ca_keys)}"
-                    ) from broken
+                        f"{self.named('GetEvents')}: {what_broke(error, self.ca_keys)}"
+                    ) from error
 
             stream = await self.gate.call("GetEvents", "read", connect, is_write=False)
             try:

@@ -168,8 +168,8 @@ class OpenStackApi(JsonApi):
         """Those of now, exchanged in the files or not."""
         try:
             config = self._read_config()
-        except (ConfigurationFaults, OSError) as wrong:
-            log.warning("the cloud configuration is not reloaded", extra={"why": str(wrong)})
+        except (ConfigurationFaults, OSError) as error:
+            log.warning("the cloud configuration is not reloaded", extra={"why": str(error)})
         else:
             if config.credentials != self._config.credentials:
                 log.info("credentials reloaded")

@@ -195,8 +195,8 @@ def read_server(server: Json, networking: NetworkingSection, region: str) -> Ans
         return Unknown(f"server {server_id} is {status} and has no addresses yet")
     try:
         addresses = addresses_of(server, networking)
-    except ValueError as wrong:
-        return Unknown(f"Nova's record of {server_id} has a wrong address: {wrong}")
+    except ValueError as error:
+        return Unknown(f"Nova's record of {server_id} has a wrong address: {error}")
     return Instance(
         provider_id=server_id,
         type=label_value(text(mapping(server.get("flavor")).get("original_name"))),

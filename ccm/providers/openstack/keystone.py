@@ -121,8 +121,8 @@ def read_token(value: str, answer: Any) -> Token:
     try:
         ends = datetime.fromisoformat(text(token.get("expires_at")))
         began = datetime.fromisoformat(text(token.get("issued_at")))
-    except ValueError as wrong:
-        raise CloudError(f"Keystone's answer is not understood: {wrong}") from wrong
+    except ValueError as error:
+        raise CloudError(f"Keystone's answer is not understood: {error}") from error
     catalog = tuple(objects(token.get("catalog")))
     if not value or not catalog:
         raise CloudError("Keystone's answer has no token or no catalogue: is a project given?")

@@ -66,9 +66,9 @@ class CredentialSource:
                 return await self._read_secret(vcenter.secret_namespace, vcenter.secret_name)
             if vcenter.secrets_directory:
                 return await asyncio.to_thread(self._files, Path(vcenter.secrets_directory))
-        except (OSError, ValueError) as wrong:
-            why = f"{vcenter.name}: {self.place} cannot be read: {wrong}"
-            raise Unauthenticated(why) from wrong
+        except (OSError, ValueError) as error:
+            why = f"{vcenter.name}: {self.place} cannot be read: {error}"
+            raise Unauthenticated(why) from error
         return {}
 
     def _files(self, directory: Path) -> dict[str, str]:

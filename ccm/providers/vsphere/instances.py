@@ -127,8 +127,8 @@ class VsphereInstances(MachineLookup[Search, Found]):
             addresses = addresses_of(
                 node.name, machine.nics, machine.metadata, self._config, families
             )
-        except NoAddress as none:
-            reasons.append(str(none))
+        except NoAddress as error:
+            reasons.append(str(error))
         why = f"machine {found}: {'; '.join(reasons)}" if reasons else ""
         if why and node.is_uninitialized:
             return Unknown(why)

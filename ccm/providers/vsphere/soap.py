@@ -54,8 +54,8 @@ class Soap(SoapStubAdapterBase):  # type: ignore[misc]
             if not re.search(rb"Envelope>\s*\Z", body[-64:]):
                 raise ValueError("it is not complete")  # pyVmomi would read what there is
             answer = SoapResponseDeserializer(self).Deserialize(body, info.result)
-        except _UNREADABLE as wrong:
-            raise CloudError(f"the answer is not vCenter's: {wrong}") from wrong
+        except _UNREADABLE as error:
+            raise CloudError(f"the answer is not vCenter's: {error}") from error
         if isinstance(answer, Exception):
             raise to_cloud_error(answer)
         if not re.search(rb"<(\w+:)?%sResponse[\s/>]" % info.wsdlName.encode(), body):

@@ -144,9 +144,9 @@ class Gce:
             answer = json.loads(json.dumps(found))
         try:
             self.contract.check(method.spec["response"], answer, is_answer=True)
-        except Refusal as wrong:
-            self.violations.append(f"{call.name}: {wrong}")
-            raise Refusal(500, "backendError", str(wrong)) from wrong
+        except Refusal as error:
+            self.violations.append(f"{call.name}: {error}")
+            raise Refusal(500, "backendError", str(error)) from error
         return answer
 
     def name_of(self, verb: str, path: str) -> str:

@@ -10,7 +10,7 @@ from ccm.errors import Refused
 from ccm.model.service import Service
 from ccm.providers.openstack.config import BalancerClass, BalancerSection
 from ccm.providers.openstack.ids import Cluster
-from ccm.providers.openstack.lb.annotations import INTERNAL, OUTREACHING, PREFIX
+from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX, PRIVILEGED
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.octavia import check_not_others
 from ccm.providers.openstack.lb.plan import creation
@@ -234,7 +234,7 @@ def test_an_empty_annotation_stands_against_the_configuration() -> None:
 
 
 def test_annotations_that_name_things_in_the_cloud_may_be_restricted() -> None:
-    named = {name for name in OUTREACHING if name.endswith("-id")}
+    named = {name for name in PRIVILEGED if name.endswith("-id")}
     assert named == {
         "subnet-id", "network-id", "member-subnet-id", "port-id",
         "floating-network-id", "floating-subnet-id", "flavor-id",

@@ -42,7 +42,7 @@ REJECTED_ANNOTATIONS: Mapping[str, str] = {
 }
 """The one that each type of load balancer cannot honour and upstream does not ignore."""
 
-OUTREACHING = (
+PRIVILEGED = (
     "security-groups",
     "extra-security-groups",
     "subnets",

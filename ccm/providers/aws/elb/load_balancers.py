@@ -15,8 +15,8 @@ from ccm.providers.aws.config import AwsConfig, AwsTimings
 from ccm.providers.aws.elb.annotations import (
     CLASSIC,
     NLB,
-    OUTREACHING,
     PREFIX,
+    PRIVILEGED,
     Annotations,
     load_balancer_type,
 )
@@ -65,7 +65,7 @@ class AwsLoadBalancers:
     supported_features = frozenset(
         {Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES, Feature.DUAL_STACK}
     )
-    privileged_annotations = frozenset(PREFIX + name for name in OUTREACHING)
+    privileged_annotations = frozenset(PREFIX + name for name in PRIVILEGED)
 
     def __init__(
         self, types: Mapping[str, ElbType], elb: "ElbDependencies", default_type: str

@@ -48,7 +48,7 @@ NOT_SERVED = {
     "pls-create": "private link services are not made here",
     "load-balancer-configurations": "one load balancer serves all Services",
 }
-OUTREACHING = (
+PRIVILEGED = (
     "additional-public-ips",
     "disable-load-balancer-nsg-rule",
     "load-balancer-internal-subnet",

@@ -20,7 +20,7 @@ from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb import plan, security_group
 from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, services_of
-from ccm.providers.azure.lb.annotations import OUTREACHING, PREFIX, Annotations
+from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
 from ccm.providers.azure.lb.members import Members, backends
 from ccm.providers.azure.lb.names import BASE, INTERNAL_SUFFIX, IPV6, Names, pool_of, uid_of
 from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
@@ -39,7 +39,7 @@ class AzureLoadBalancers:
     """The Services of the cluster of this name."""
 
     supported_features = frozenset(Feature)
-    privileged_annotations = frozenset(PREFIX + one for one in OUTREACHING)
+    privileged_annotations = frozenset(PREFIX + one for one in PRIVILEGED)
 
     def __init__(
         self,

@@ -262,8 +262,8 @@ def additional_ips(annotations: Annotations) -> list[str]:
     key, found = f"{PREFIX}additional-public-ips", annotations.items("additional-public-ips")
     try:
         addresses = [ip_address(one) for one in found]
-    except ValueError as wrong:
-        raise Refused(f"annotation {key}: {wrong}") from wrong
+    except ValueError as error:
+        raise Refused(f"annotation {key}: {error}") from error
     for one in addresses:  # of a machine, ports would be open
         if _is_inner(one):
             raise Refused(f"annotation {key}: {one} is not a public address")
@@ -301,8 +301,8 @@ def _ip(value: str, where: str, family: str = "") -> str:
         found = ip_address(value)
         if family and f"IPv{found.version}" != family:
             raise ValueError(f"{value!r} is not {family}")
-    except ValueError as wrong:
-        raise Refused(f"{where}: {wrong}") from wrong
+    except ValueError as error:
+        raise Refused(f"{where}: {error}") from error
     return str(found)
 
 

@@ -25,7 +25,7 @@ _KNOWN = """
 KNOWN = frozenset(_KNOWN.split())
 """All of them, without their prefix."""
 
-OUTREACHING = ("certificate-id", "certificate-name", "ip", "subnet-uuid")
+PRIVILEGED = ("certificate-id", "certificate-name", "ip", "subnet-uuid")
 """Those that reach what is not the Service's own; docs/providers/digitalocean.md says what."""
 
 HTTP_ONLY = frozenset(

@@ -29,8 +29,8 @@ from ccm.providers.digitalocean.instances import DropletInstances
 from ccm.providers.digitalocean.lb import plan
 from ccm.providers.digitalocean.lb.annotations import (
     BALANCER_ID,
-    OUTREACHING,
     PREFIX,
+    PRIVILEGED,
     Annotations,
     is_disowned,
 )
@@ -46,7 +46,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     """One for each Service, called after its UID or as its annotation says."""
 
     supported_features = frozenset({Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES})
-    privileged_annotations = frozenset(PREFIX + name for name in OUTREACHING)
+    privileged_annotations = frozenset(PREFIX + name for name in PRIVILEGED)
 
     def __init__(
         self,

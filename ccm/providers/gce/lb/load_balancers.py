@@ -41,7 +41,7 @@ from ccm.providers.gce.lb.observed import (
 )
 from ccm.providers.gce.lb.parts import Parts, together
 from ccm.providers.gce.lb.request import (
-    OUTREACHING,
+    PRIVILEGED,
     BalancerRequest,
     check_served,
     is_internal,
@@ -84,7 +84,7 @@ class GceLoadBalancers:
     supported_features = frozenset(
         {Feature.UDP, Feature.SOURCE_RANGES, Feature.SESSION_AFFINITY, Feature.FIXED_IP}
     )
-    privileged_annotations = OUTREACHING
+    privileged_annotations = PRIVILEGED
 
     def __init__(
         self,

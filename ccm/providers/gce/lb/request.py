@@ -17,7 +17,7 @@ OLD_SHARE = "cloud.google.com/load-balancer-backend-share"
 TIER = "cloud.google.com/network-tier"
 BACKEND_SERVICES = "cloud.google.com/l4-rbs"
 KNOWN = frozenset({TYPE, OLD_TYPE, GLOBAL_ACCESS, SUBNET, SHARE, OLD_SHARE, TIER, BACKEND_SERVICES})
-OUTREACHING = frozenset({SUBNET})
+PRIVILEGED = frozenset({SUBNET})
 """Annotations that lead into a network beside the cluster's own."""
 TIERS = {"Premium": "PREMIUM", "Standard": "STANDARD"}
 OTHERS = frozenset(

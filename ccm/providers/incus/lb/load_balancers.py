@@ -115,8 +115,8 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
     async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
         try:
             listeners = read_listeners(plan.listeners_mark(record))
-        except ValueError as odd:
-            raise Refused(f"what {address_of(record)} serves is not written in it") from odd
+        except ValueError as error:
+            raise Refused(f"what {address_of(record)} serves is not written in it") from error
         backends = (await self._backends.read(nodes)).of_family(family_of(address_of(record)))
         return plan.with_backends(self._section.mode, record, listeners, backends)
 

@@ -26,7 +26,7 @@ _KNOWN = """
 KNOWN = frozenset(_KNOWN.split())
 """All that have an effect, without their prefix; `on-error` is ours."""
 
-OUTREACHING = (
+PRIVILEGED = (
     "subnet-id",
     "network-id",
     "member-subnet-id",

@@ -20,7 +20,7 @@ from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.lb import octavia as at_octavia
 from ccm.providers.openstack.lb import plan
 from ccm.providers.openstack.lb.addresses import Addresses
-from ccm.providers.openstack.lb.annotations import BALANCER_ID, OUTREACHING, PREFIX, Annotations
+from ccm.providers.openstack.lb.annotations import BALANCER_ID, PREFIX, PRIVILEGED, Annotations
 from ccm.providers.openstack.lb.backends import Backends
 from ccm.providers.openstack.lb.members import MemberUpdates
 from ccm.providers.openstack.lb.names import Names, Role, sharers
@@ -58,7 +58,7 @@ class OctaviaLoadBalancers:
     """Octavia's load balancers by upstream's names, ours by the UID of their Service."""
 
     supported_features = frozenset(Feature)
-    privileged_annotations = frozenset(PREFIX + name for name in OUTREACHING)
+    privileged_annotations = frozenset(PREFIX + name for name in PRIVILEGED)
 
     def __init__(
         self,
