@@ -225,7 +225,7 @@ class Children:
             await asyncio.sleep(CHECK_INTERVAL)
             now = time.monotonic()
             deaf, self.checked_at = now - self.checked_at - CHECK_INTERVAL, now
-            if deaf > CHECK_INTERVAL:  # this process was stopped, and heard nobody meanwhile
+            if deaf > CHECK_INTERVAL:  # this process was stopped, and heard no one meanwhile
                 for process in (each for child in self for each in child.processes()):
                     process.heard_at = min(process.heard_at + deaf, now)
                     process.started_at = min(process.started_at + deaf, now)
