@@ -22,6 +22,7 @@ import pytest
 from ccm.cli.manifests import IMAGE
 from ccm.manifests.rbac import APP_NAME
 from ccm.manifests.workload import USER
+from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT
 from release.oci import DEFAULT_REGISTRY
 from release.tree import run
 from tests.e2e.test_image import image
@@ -40,6 +41,7 @@ pytestmark = [pytest.mark.real, pytest.mark.alone, long, pytest.mark.timeout(900
 READY_IN = 15.0  # seconds, after `kubectl apply`
 HANDED_OVER_IN = 1.0  # seconds without a leader when one ends in order
 LOST_FOR = 16.0  # seconds without a leader when one is lost: its lease has to pass
+PRESSURES = {f"{name}Pressure": f"{name.lower()}-pressure" for name in ("Disk", "Memory", "PID")}
 PREVIOUS = f"{DEFAULT_REGISTRY}/ccm-supervisor:previous"
 SYSTEM = ("-n", "kube-system")
 OURS = (*SYSTEM, "-l", f"app.kubernetes.io/name={APP_NAME}")
@@ -115,11 +117,14 @@ def test_pods_of_the_image_are_ready_soon_and_do_their_work(
 ) -> None:
     """As docs/kubernetes.md says: archive on the nodes, Secret, objects; one kind after another."""
     lab.kubectl(*OURS, "delete", "daemonset,deployment", "--cascade=foreground", "--wait")
+    add_taints(lab)
+    objects = render(lab, tmp_path)
     began = time.monotonic()
-    lab.kubectl("apply", "-f", "-", stdin=render(lab, tmp_path))
+    lab.kubectl("apply", "-f", "-", stdin=objects)
     wait_for("the Pods are ready", lambda: are_ready(lab, count))
     took = time.monotonic() - began
     wait_for("one leads", lambda: leader(lab))
+    network_add_on(lab, "start")
     wait_for("Nodes are ready", lambda: all(map(is_ready, lab.get("nodes")["items"])))
     assert lab.cloud("state")["routes"]
     # The API server trusts only serving certificates that kubelets asked for and someone approved.
@@ -130,8 +135,71 @@ def test_pods_of_the_image_are_ready_soon_and_do_their_work(
         examined = wait_for(f"exec in {name}", partial(lab.tried, *examine))
         assert examined.split() == [str(USER), "ro"]
         assert "supervisor" in lab.kubectl(*SYSTEM, "logs", name)
+    if render is not chart:
+        stays_in_place(lab)
+        wait_for("the Pods are ready again", lambda: are_ready(lab, count))
     print(f"{render.__name__}: ready after {took:.1f} s")
     assert took < READY_IN * slowness()
+
+
+def add_taints(lab: Lab) -> None:
+    """All nodes get what only the product takes away, and what waits for it: a network add-on."""
+    for name in NODES:
+        for taint in (UNINITIALIZED_TAINT, SHUTDOWN_TAINT):
+            lab.kubectl("taint", "--overwrite", "node", name, f"{taint}=true:NoSchedule")
+        set_conditions(lab, name, NetworkUnavailable="True")
+    network_add_on(lab, "stop")
+    for taint in ("network-unavailable", "not-ready"):
+        wait_tainted(lab, taint, *NODES)
+
+
+def set_conditions(lab: Lab, name: str, **statuses: str) -> None:
+    conditions = [{"type": kind, "status": status} for kind, status in statuses.items()]
+    patch = json.dumps({"status": {"conditions": conditions}})
+    lab.kubectl("patch", "node", name, "--subresource=status", f"--patch={patch}")
+
+
+def network_add_on(lab: Lab, action: str) -> None:
+    """On all nodes: without its file the kubelet is not ready."""
+    for name in NODES:
+        on = f"{lab.state}/{name}/cni/10-lab.conflist"
+        places = (on, f"{on}.off") if action == "stop" else (f"{on}.off", on)
+        move = f"until mv {' '.join(places)}; do sleep 0.1; done"
+        lab.run("exec", name, "--", "sh", "-c", move)
+
+
+def wait_tainted(lab: Lab, taint: str, *names: str) -> None:
+    """Until these nodes have a taint of kube-controller-manager's."""
+
+    def are_tainted() -> bool:
+        nodes = lab.get("nodes")["items"]
+        found = {
+            node["metadata"]["name"]
+            for node in nodes
+            for one in node["spec"].get("taints", ())
+            if one["key"] == f"node.kubernetes.io/{taint}"
+        }
+        return found >= {*names}
+
+    wait_for(f"{names} are {taint}", are_tainted)
+
+
+def stays_in_place(lab: Lab) -> None:
+    """The leader leads on, on a node that has each taint which keeps Pods away, or evicts them."""
+    node = leader(lab)
+    stop, go_on = (("sh", "-c", f"kill -{name} $(pidof kubelet)") for name in ("STOP", "CONT"))
+    with lab.leaders() as leaders:
+        lab.run("exec", node, "--", *stop)
+        try:
+            set_conditions(lab, node, **dict.fromkeys(PRESSURES, "True"))
+            lab.kubectl("cordon", node)
+            for taint in (*PRESSURES.values(), "unschedulable", "unreachable"):
+                wait_tainted(lab, taint, node)
+        finally:
+            lab.kubectl("uncordon", node)
+            lab.run("exec", node, "--", *go_on)
+        wait_for("no taint is left", lambda: is_ready(lab.get("node", node)))
+    assert [term[0] for term in leaders.terms] == [leaders.terms[0][0]], leaders.terms
 
 
 @pytest.fixture(scope="module")
