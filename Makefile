@@ -211,7 +211,7 @@ docs: venv ## Write the manual page, and the tables that are made from the code
 	$(BIN)/python -m ccm.metrics >> docs/metrics.md
 	$(BIN)/python -m tests.docs.faults >> docs/faults.md
 	$(BIN)/python -m tests.docs.annotations >> docs/annotations.md
-	for cloud in aws azure openstack; do \
+	for cloud in aws azure gce openstack; do \
 	  $(BIN)/python -m tests.peers $$cloud >> docs/providers/$$cloud-differences.md; done
 	$(BIN)/python -m ccm.cli.manual > systemd/ccm-supervisor.1
 

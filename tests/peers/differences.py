@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.peers.picture import Picture
 
-CLOUDS = ("aws", "azure", "openstack")
+CLOUDS = ("aws", "azure", "gce", "openstack")
 ABSENT = "-"
 SECTIONS = {
     "made": "What is made of the same objects",

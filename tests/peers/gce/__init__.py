@@ -1,0 +1,1 @@
+"""GCE: Google's own provider and ours on a server each, one after the other."""
