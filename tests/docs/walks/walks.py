@@ -20,7 +20,7 @@ from tests.docs.walks.recorder import ROOT, WALKS, Function, Line, Walk
 from tests.support.deadlines import timeout, within
 
 REPETITIONS = 5  # what goes on beside a walk on a busy machine is not in all of them
-QUIET = 0.2  # seconds in which an idle system writes nothing down
+QUIET = 0.1  # seconds in which an idle system writes nothing down
 SUPERVISOR = "MainProcess"
 NAMESPACE = "/api/v1/namespaces/default"
 # The prefix of names, and the reason of the last Event about an object.
@@ -79,7 +79,7 @@ async def _until_idle(records: Path) -> None:
     async with within():
         while (size := sum(file.stat().st_size for file in records.iterdir())) != before:
             before = size
-            await asyncio.sleep(QUIET)
+            await asyncio.sleep(timeout(QUIET))
 
 
 def _files(lines: list[Line], walk: Walk, created: dict[str, float]) -> Files:
