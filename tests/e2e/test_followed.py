@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ Desk = Callable[[str], str]
 GETTING_STARTED = DOCS / "getting-started.md"
 DAEMON_SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
 UNDO = "ccm-supervisor manifests --kind=none -- $FLAGS | kubectl delete -f -"
+FROM_FILE = re.compile(r"--from-file=(\S+)")
 PLACEHOLDERS = {
     " … ": " --cloud-provider=aws ",
     "=NAME ": "=aws ",  # the cloud's
@@ -99,7 +101,7 @@ async def test_a_first_start_goes_as_the_page_says(
     start, _, look = read("Start, and look").partition("\n")
     try:
         reported = await asyncio.to_thread(desk, f'{flags}"\n{rights}\n{read("Before the start")}')
-        assert "20 checks" in reported
+        assert "21 checks" in reported
         assert "spec.providerID: simulated://" in reported
         with Started(f'{flags}"\nexec {start}', env, variables) as supervisor:
             await until("it leads", supervisor.is_leading)
@@ -130,9 +132,9 @@ async def test_what_pages_tell_kubectl_it_does(env: Environment, desk: Desk) -> 
     await env.api.post(SERVICES, SERVICE)
     lease = {"metadata": {"name": "cloud-controller-manager"}, "spec": {"holderIdentity": "old"}}
     await env.api.post(LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", **lease})
-    for name in ("cloud.conf", "ccm.yaml"):
-        (env.directory / name).touch()
     lines = [*kubectl_lines()]
+    for name in FROM_FILE.findall("\n".join(lines)):
+        (env.directory / name).touch()
     assert len(lines) >= 12
     await env.api.post(DAEMON_SETS, daemon_set("aws-cloud-controller-manager"))
     try:
