@@ -21,7 +21,7 @@ from ccm.cloud.registry import load_provider, read_config
 from ccm.cloud.secrets import config_map_keeper, secret_reader
 from ccm.controllers import load_controller
 from ccm.decide.lease import write_grace
-from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults, ExitCode
+from ccm.errors import ConfigurationFault, ConfigurationFaults, Denied, ExitCode
 from ccm.kube.client import Fence, Kube, RateLimit, RestConfig, WorkerToken
 from ccm.kube.events import EventRecorder
 from ccm.log import set_up
@@ -112,8 +112,10 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
     grace = _grace(settings)
     kube = _kube(spec, module.COMPONENT, Fence(port.permission.check, grace), token)
     start = provider_context(settings, gate, spec.name, spec.cluster_uid)
-    if spec.proves and (why := await prove_credentials(settings.cloud_provider, start)):
-        return await _end(port, [CloudError(why)], ExitCode.CONFIGURATION)
+    if spec.proves and (error := await prove_credentials(settings.cloud_provider, start)):
+        is_refused = isinstance(error, Denied)
+        code = ExitCode.CONFIGURATION if is_refused else ExitCode.UNPROVEN
+        return await _end(port, [error], code)
     read_secret = secret_reader(kube.lane())
     keep = config_map_keeper(kube.lane(), creates=True)
     await provider.initialize(

@@ -54,10 +54,11 @@ class _ProvingGate(WorkerGate):
         self.answered += 1
 
 
-async def prove_credentials(name: str, context: ProviderContext) -> str:
-    """Why the provider of this name cannot read the cloud; empty when it can.
+async def prove_credentials(name: str, context: ProviderContext) -> CloudError | None:
+    """Why the provider of this name cannot read the cloud; None when it can.
 
-    Credentials that are in a Secret are not proved: who asks has no token of the API server yet.
+    It is `Denied` if the cloud refuses the credentials; any other error may pass. Credentials in
+    a Secret are not proved: the new process has no token of the API server yet.
     """
     gate, needs_secret = _ProvingGate(PROOF_TIMEOUT), False
     provider = load_provider(name)
@@ -79,10 +80,10 @@ async def prove_credentials(name: str, context: ProviderContext) -> str:
         await provider.close()
     denied = [error for error in gate.errors if isinstance(error, Denied)]
     if needs_secret or not (denied or (gate.errors and not gate.answered)):
-        return ""
+        return None
     first = (denied or gate.errors)[-1]  # which the provider raised, if it did
     source = first.source if isinstance(first, Unauthenticated) else ""
-    return f"{first} ({source})" if source else str(first)
+    return Denied(f"{first} ({source})") if source else first
 
 
 async def _read_little(provider: CloudProvider) -> None:

@@ -10,6 +10,14 @@ from ccm.model.status import WorkerReport, WorkerStatus
 from ccm.supervisor.starter import Process
 
 
+@dataclass(frozen=True, slots=True)
+class NotReplaced:
+    """Why a reload replaced no worker, and whether that may pass without a change by anybody."""
+
+    why: str
+    may_pass: bool
+
+
 @dataclass
 class WorkerProcess:
     """One process of a worker."""
@@ -25,10 +33,10 @@ class WorkerProcess:
     started_at: float = field(default_factory=time.monotonic)
     report: WorkerReport = field(default_factory=WorkerReport)
     faults: list[str] = field(default_factory=list)
-    proof: "asyncio.Future[str] | None" = None
-    """Has why the process cannot read the cloud, once that is known; empty when it can."""
+    proof: "asyncio.Future[NotReplaced | None] | None" = None
+    """Has why the process cannot read the cloud, once that is known; None when it can."""
 
-    def end_proof(self, why: str) -> None:
+    def end_proof(self, why: NotReplaced | None) -> None:
         if self.proof and not self.proof.done():
             self.proof.set_result(why)
 

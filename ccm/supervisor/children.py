@@ -27,7 +27,7 @@ from ccm.decide.children import (
 from ccm.decide.quarantine import Quarantine
 from ccm.errors import ExitCode
 from ccm.settings import Settings
-from ccm.supervisor.child import Child, WorkerProcess
+from ccm.supervisor.child import Child, NotReplaced, WorkerProcess
 from ccm.supervisor.starter import Process
 from ccm.tls import Server
 
@@ -43,7 +43,7 @@ USUAL_STATES = {
 }
 """Of workers that come up: the log has what is unlike that."""
 
-ORDERLY_EXITS = (ExitCode.OK, ExitCode.NOT_NEEDED, ExitCode.CONFIGURATION, -signal.SIGTERM)
+ORDERLY_EXITS = {*ExitCode, -signal.SIGTERM} - {ExitCode.FAILED, ExitCode.USAGE}
 CHECK_INTERVAL = 1.0  # seconds between two checks of all workers
 STARTUP_SILENCE_FACTOR = 3  # a worker that still loads its code may be silent so much longer
 KILL_DELAY = 2.0  # seconds a silent worker gets to write its stacks before SIGKILL
@@ -131,7 +131,7 @@ class Children:
     def on_hello(self, child: Child, process: WorkerProcess) -> None:
         """A process took its configuration and is subscribed."""
         process.said_hello = self._was_up = True
-        process.end_proof("")
+        process.end_proof(None)
         if process is child.current:
             child.last_faults = []
             self.transition(child, WorkerEvent.CONNECTED)
@@ -144,8 +144,8 @@ class Children:
         elif child.current:
             self._drain(child, child.current, self._settings.shutdown_timeout)
 
-    async def replace_all(self) -> str:
-        """Hand the work of all workers over to new processes; returns why not, empty when they do.
+    async def replace_all(self) -> NotReplaced | None:
+        """Hand the work of all workers over to new processes; returns why not, None when they do.
 
         The first of them proves the cloud's credentials before it takes over; if they do not work,
         all workers go on as they are. While no worker can hand over, there is nothing to lose.
@@ -154,15 +154,15 @@ class Children:
         if first:
             happens = self.restart(first, proves=True)
             if not first.successor:
-                return happens
-            proof: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+                return NotReplaced(happens, may_pass=True)
+            proof: asyncio.Future[NotReplaced | None] = asyncio.get_running_loop().create_future()
             first.successor.proof = proof
             if why := await proof:
                 return why
         for child in self:
             if child is not first:
                 self.restart(child)
-        return ""
+        return None
 
     @staticmethod
     def _can_hand_over(child: Child) -> bool:
@@ -336,7 +336,8 @@ class Children:
                 )
         with suppress(OSError):  # what stands above must not happen twice
             process.journal_path.unlink()
-        process.end_proof("; ".join(process.faults) or "the new process died")
+        why = "; ".join(process.faults) or "the new process died"
+        process.end_proof(NotReplaced(why, may_pass=code != ExitCode.CONFIGURATION))
         if process is child.successor:
             self._lose_successor(child, process)
         else:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ccm import __version__
-from ccm.background import call_until_done, start_task
+from ccm.background import call_until_done
 from ccm.bus.control import ControlServer
 from ccm.bus.frames import Drain, Message, UseToken
 from ccm.bus.paths import RuntimePaths
@@ -24,7 +24,6 @@ from ccm.kube.client import Kube
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.lease import COMPONENT, LeaseClient
 from ccm.kube.watch import WatchTimings
-from ccm.model.objects import Json
 from ccm.model.status import STATUS_SCHEMA, Status
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
@@ -44,6 +43,7 @@ from ccm.supervisor.outages import CloudOutages
 from ccm.supervisor.permits import Permits
 from ccm.supervisor.problems import find_outage, find_problems
 from ccm.supervisor.progress import Progress
+from ccm.supervisor.reload import Reloader
 from ccm.supervisor.shards import Shards
 from ccm.supervisor.starter import WorkerStarter, reap_orphans
 from ccm.supervisor.systemd import SystemdNotifier, feed_watchdog, update_status
@@ -130,6 +130,7 @@ class Supervisor:
         self._explainer = Explainer(
             self._children, self._shards, self._governor, self._hub.send, self._why_standby
         )
+        self._reloader = Reloader(self._children.replace_all, self.verbosity, self._notifier)
         commands = ControlCommands(
             self._children,
             self._shards,
@@ -138,7 +139,7 @@ class Supervisor:
             self.verbosity,
             self.status,
             self.stop,
-            self._reload,
+            self._reloader.reload,
         )
         self._control = ControlServer(paths.control, commands.answer)
         self._worker_counters = WorkerCounters()
@@ -170,7 +171,6 @@ class Supervisor:
         self._progress = Progress(settings, self._leader, self._children)
         self._began = time.monotonic()
         self._stop = asyncio.Event()
-        self._reloads = set[asyncio.Task[Any]]()
         self._migration, self._api_counters = migration, kube.counters
         self._exit_code = ExitCode.OK
         self.faults: list[str] = []  # why the exit code is CONFIGURATION, for the operator
@@ -283,6 +283,7 @@ class Supervisor:
     async def _end(self) -> None:
         """Drain the workers while we still lead, then release the lease."""
         log.info("stopping")
+        self._reloader.stop()
         self._notifier.stopping(self._settings.shutdown_timeout)
         await self._children.stop_all(self._settings.shutdown_timeout)
         await self._leader.release()
@@ -337,7 +338,7 @@ class Supervisor:
         actions = {
             signal.SIGTERM: self.stop,
             signal.SIGINT: self.stop,
-            signal.SIGHUP: self._on_hangup,
+            signal.SIGHUP: self._reloader.begin,
         }
         for number, action in actions.items():
             asyncio.get_running_loop().add_signal_handler(number, call_until_done, action)
@@ -353,26 +354,6 @@ class Supervisor:
         if not self._stop.is_set():
             self._exit_code = code
             self._stop.set()
-
-    async def _reload(self) -> Json:
-        """Replace all workers: their successors read cloud configuration and credentials again.
-
-        One of them proves that they work; if not, all workers go on as they are. Of the flags, only
-        the verbosity in the file of `--config` is read again without a restart.
-        """
-        self._notifier.reloading()
-        log.info("reloading")
-        flags = self.verbosity.reload()
-        if why := await self._children.replace_all():
-            log.error("not reloaded: the workers go on as they are", extra={"why": why})
-            return {"error": f"the workers go on with what they have: {why}; {flags}"}
-        return {"ok": f"workers read the cloud configuration again; {flags}"}
-
-    def _on_hangup(self) -> None:
-        async def reload() -> None:
-            await self._reload()
-
-        self._reloads.add(start_task(reload(), self._reloads.discard))
 
     def status(self) -> Status:
         """What `ccm-supervisor status` shows."""

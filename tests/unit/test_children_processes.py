@@ -13,6 +13,7 @@ from ccm.bus.frames import WorkerSpec
 from ccm.decide.children import Life, WorkerState
 from ccm.errors import ExitCode
 from ccm.settings import Settings
+from ccm.supervisor.child import NotReplaced
 from tests.support.waiting import let_run, until
 
 from .children_world import SERVER, WORKING, Spawns, World, handle, said
@@ -169,15 +170,23 @@ async def test_a_worker_is_down_until_it_has_been_up_for_the_steady_time(
 
 
 @pytest.mark.parametrize(
-    ("faults", "why"),
+    ("faults", "code", "why"),
     [
-        pytest.param(None, "", id="they-work"),
-        pytest.param(["401", "since noon"], "401; since noon", id="refused"),
-        pytest.param([], "the new process died", id="it-dies"),
+        pytest.param(None, None, None, id="they-work"),
+        pytest.param(
+            ["401", "since noon"],
+            ExitCode.CONFIGURATION,
+            NotReplaced("401; since noon", may_pass=False),
+            id="refused",
+        ),
+        pytest.param(["503"], ExitCode.UNPROVEN, NotReplaced("503", may_pass=True), id="no-answer"),
+        pytest.param(
+            [], ExitCode.FAILED, NotReplaced("the new process died", may_pass=True), id="it-dies"
+        ),
     ],
 )
 async def test_a_reload_replaces_all_workers_or_none(
-    world: World, faults: list[str] | None, why: str
+    world: World, faults: list[str] | None, code: ExitCode | None, why: NotReplaced | None
 ) -> None:
     starting, leaving = world.start("route"), world.start("node-1", WorkerState.RUNNING)
     first, other = (world.start(name, WorkerState.RUNNING) for name in ("node-0", "service"))
@@ -192,7 +201,7 @@ async def test_a_reload_replaces_all_workers_or_none(
         world.children.on_hello(first, new)
     else:
         new.faults = faults
-        handle(new).end(ExitCode.CONFIGURATION)
+        handle(new).end(code or ExitCode.OK)
     await until(reloading.done)
     assert reloading.result() == why
     assert first.successor is (None if why else new)
@@ -206,13 +215,15 @@ async def test_a_reload_without_a_process_that_could_prove_it_replaces_nobody(
 ) -> None:
     first, other = (world.start(name, WorkerState.STANDBY) for name in ("node-0", "service"))
     world.spawns.failures = [OSError("too many open files")]
-    assert "(too many open files)" in await world.children.replace_all()
+    failed = await world.children.replace_all()
+    assert failed
+    assert ("(too many open files)" in failed.why, failed.may_pass) == (True, True)
     assert (first.successor, other.successor) == (None, None)
 
 
 async def test_a_reload_restarts_workers_that_have_nothing_to_hand_over(world: World) -> None:
     workers = world.start("node-0", WorkerState.SYNCING), world.start("service")
-    assert await world.children.replace_all() == ""
+    assert await world.children.replace_all() is None
     assert [handle(child.current).done for child in workers] == [["kill"]] * 2
 
 

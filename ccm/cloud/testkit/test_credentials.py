@@ -73,7 +73,8 @@ async def test_credentials_are_proved_at_little_cost_however_many_machines_there
 
 
 async def prove(harness: Harness) -> str:
-    return await prove_credentials(harness.provider_name, harness.context(harness.config))
+    context = harness.context(harness.config)
+    return str(await prove_credentials(harness.provider_name, context) or "")
 
 
 async def test_a_renewed_authority_is_trusted_by_the_provider_that_is_there(
