@@ -37,6 +37,7 @@ CONTROLLERS = ("ccm-supervisor/", LIBRARY)  # how the user agents of those that 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 NEWS = 2.5  # seconds after which every worker has said at least once how it is
 MACHINES_AT_ONCE = 5000  # in one request to the simulated cloud
+NODE_PORTS = "--service-node-port-range=10000-32767"  # room for 10,000 Services
 QUIET = 3.0  # seconds after the last Event, in which signs of life report the rest
 EVENTS = "/api/v1/namespaces/default/events"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -228,7 +229,7 @@ async def site(plan: Plan, *cloud_flags: str) -> AsyncIterator[Site]:
     with TemporaryDirectory(prefix="ccm-bench-") as place:
         directory = Path(place)
         with (
-            RealCluster.start(binaries, directory / "kube") as cluster,
+            RealCluster.start(binaries, directory / "kube", [NODE_PORTS]) as cluster,
             Cloud(directory, *flags) as cloud,
         ):
             cluster.grant("ccm", RULES)
