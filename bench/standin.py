@@ -54,7 +54,7 @@ class FilledServer(SandboxServer):
             images = images or node["status"]["images"]
             node["status"]["images"] = images
             self.storage.write(NODE, node["metadata"]["name"], node)
-            self.compact()
+        self.compact()
 
 
 class StandIn(Running):

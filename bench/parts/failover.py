@@ -52,5 +52,5 @@ async def without_leader(place: Site) -> float:
     lease = await place.kube.get(f"{LEASES}/cloud-controller-manager")
     taken = datetime.fromisoformat(lease["spec"]["acquireTime"]).timestamp()
     writes = [entry for entry in place.requests() if entry.resource == "leases" and entry.is_write]
-    answered = [datetime.fromisoformat(str(e.raw["stageTimestamp"])).timestamp() for e in writes]
+    answered = [entry.answered_at for entry in writes]
     return taken - max(at for at in answered if at < taken)

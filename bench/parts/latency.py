@@ -5,8 +5,6 @@ when our patch reached it. A new node includes the cloud's answer; a changed lab
 """
 
 import asyncio
-from collections.abc import Mapping
-from datetime import datetime
 
 from bench.figures import Row, percentile
 from bench.nodes import kubelets_node
@@ -56,10 +54,9 @@ def _row(place: Site, what: str, verb: str, subresource: str, names: list[str]) 
     for entry in nodes:
         if entry.user_agent != "bench" and entry.subresource == subresource:
             patches.setdefault(entry.name, entry)
-    after_answer = [_milliseconds(changes[n], patches[n], "stageTimestamp") for n in names]
-    after_request = [
-        _milliseconds(changes[n], patches[n], "requestReceivedTimestamp") for n in names
-    ]
+    pairs = [(changes[name], patches[name]) for name in names]
+    after_answer = [(patch.received_at - change.answered_at) * 1000 for change, patch in pairs]
+    after_request = [(patch.received_at - change.received_at) * 1000 for change, patch in pairs]
     return {
         "nodes": place.plan.most,
         "change": what,
@@ -70,12 +67,3 @@ def _row(place: Site, what: str, verb: str, subresource: str, names: list[str]) 
         "p50 ms with the change's own write": percentile(after_request, 0.5),
         "p99 ms with the change's own write": percentile(after_request, 0.99),
     }
-
-
-def _milliseconds(change: AuditEntry, patch: AuditEntry, since: str) -> float:
-    seconds = _at(patch.raw, "requestReceivedTimestamp") - _at(change.raw, since)
-    return seconds * 1000
-
-
-def _at(raw: Mapping[str, object], field: str) -> float:
-    return datetime.fromisoformat(str(raw[field])).timestamp()

@@ -7,7 +7,6 @@ ports of all its Services as fast as the API server lets it.
 
 import asyncio
 from dataclasses import replace
-from datetime import datetime
 from itertools import count, cycle
 
 from bench.figures import Row, percentile
@@ -104,14 +103,10 @@ def _delays(place: Site, made: list[tuple[str, str]]) -> list[float]:
         if entry.resource != "services" or key not in wanted:
             continue
         if entry.verb == "create":
-            created[key] = _at(str(entry.raw["stageTimestamp"]))
+            created[key] = entry.answered_at
         elif entry.subresource == "status" and entry.verb == "patch":
-            served.setdefault(key, _at(str(entry.raw["requestReceivedTimestamp"])))
+            served.setdefault(key, entry.received_at)
     return [served[key] - created[key] for key in made if key in served]
-
-
-def _at(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).timestamp()
 
 
 async def _in_a_storm(place: Site, services: int) -> tuple[list[float], int]:

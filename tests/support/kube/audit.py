@@ -6,6 +6,7 @@ answer finds the request in the log. A watch is logged when it ends.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,16 @@ class AuditEntry:
     raw: Mapping[str, Any]
 
     @property
+    def received_at(self) -> float:
+        """When the API server began with the request, as a wall clock has it."""
+        return _seconds(self.raw["requestReceivedTimestamp"])
+
+    @property
+    def answered_at(self) -> float:
+        """When it had answered, by the same clock."""
+        return _seconds(self.raw["stageTimestamp"])
+
+    @property
     def is_write(self) -> bool:
         """Whether it may have changed something; a review is created and not stored."""
         return self.verb in WRITES and not self.resource.endswith("reviews")
@@ -56,6 +67,10 @@ def read_audit_log(path: Path, since: int = 0) -> Iterator[AuditEntry]:
         for line in log:
             if line.endswith(b"\n"):  # otherwise it is still being written
                 yield _entry(orjson.loads(line))
+
+
+def _seconds(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()
 
 
 def _entry(raw: Mapping[str, Any]) -> AuditEntry:
