@@ -202,7 +202,7 @@ BY_ADDRESS = {"loadBalancerBackendPoolConfigurationType": "nodeIP"}
 
 @pytest.mark.parametrize("nodes", [10, 30, 50])
 def test_what_five_services_cost(kube_binaries: Path, tmp_path: Path, nodes: int) -> None:
-    """By interface each one is a write, whoever does it; by address the number stays the same."""
+    """By interface both write each one; by address the number stays the same."""
     kinds: dict[str, tuple[str, dict[str, str]]] = {
         "upstream": (UPSTREAM, {}),
         "by interface": (OURS, {}),

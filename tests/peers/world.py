@@ -72,7 +72,7 @@ class World(ABC):
 
     @property
     def looking(self) -> int:
-        """How many calls whoever takes over makes at least."""
+        """How many calls the controller that takes over makes at least."""
         return self.least_calls or len(self.cases.chosen)
 
     # --- what is the cloud's

@@ -35,7 +35,7 @@ LIMIT = Settings().worker_silence_limit
 async def test_a_supervisor_that_was_stopped_blames_no_worker(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A suspend of the host, or SIGSTOP: it heard nobody, and the workers had no time either."""
+    """A suspend of the host, or SIGSTOP: it heard no worker, and the workers had no time either."""
     kills: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda *kill: kills.append(kill))
     up, starting = world.start("node-0", WorkerState.RUNNING), world.start("route")

@@ -66,7 +66,7 @@ class Processes:
         assert await asyncio.to_thread(leader.end) == 0
 
     def leader_name(self) -> str:
-        """The leader's, or that of some replica while nobody leads."""
+        """The leader's, or that of some replica while none leads."""
         leader = self._leader()[0]
         return next((name for name, one in self._replicas.items() if one is leader), "replica-0")
 

@@ -112,7 +112,7 @@ async def test_node_ip_says_which_addresses_come_first(
     flag = ",".join(known.get(one, one) for one in families.split(","))
     world.kubelets.join(name, f"--node-ip={flag}")
     node = await world.initialized(name)
-    # A kubelet that may choose in a family tells nobody what it was given.
+    # A kubelet that may choose in a family does not report what it was given.
     assert node.annotations.get(PROVIDED_NODE_IP) == (None if flag == "::" else flag)
     internal = [one["address"] for one in node.addresses if one["type"] == "InternalIP"]
     first = flag.split(",") if flag != "::" else [*known.values()]

@@ -89,7 +89,7 @@ async def test_a_machine_that_stops_and_starts_and_one_that_ends(world: World) -
 async def test_a_machine_that_stops_ends_and_is_replaced_under_a_ready_kubelet(
     world: World,
 ) -> None:
-    """What the cloud says is reported; the Node of a kubelet that works is nobody's to delete."""
+    """What the cloud says is reported; the Node of a kubelet that works is never deleted."""
     cluster = world.kubelets.cluster
     machine = await world.machine("replaced")
     world.kubelets.join("replaced")

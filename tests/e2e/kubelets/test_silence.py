@@ -1,4 +1,4 @@
-"""What nobody writes while nothing happens. It comes after the other tests, in their cluster."""
+"""No client writes to Nodes while nothing happens: after the other tests, in their cluster."""
 
 import asyncio
 from collections import Counter
@@ -38,11 +38,11 @@ async def test_nobody_writes_to_nodes_when_nothing_happens_not_even_a_new_leader
 
 
 async def until_quiet(kubelets: Kubelets) -> None:
-    """Until nobody has written to a Node for a while, however late kubelets are."""
+    """Until no client has written to a Node for a while, however late kubelets are."""
 
     async def has_passed() -> bool:
         kubelets.cluster.forget_audit()
         await asyncio.sleep(SETTLED)
         return not kubelets.node_writes()
 
-    await until("nobody writes", has_passed, 10 * SETTLED)
+    await until("no client writes", has_passed, 10 * SETTLED)
