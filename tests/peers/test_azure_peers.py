@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ccm.model.objects import UNINITIALIZED_TAINT, Json
+from ccm.model.objects import Json
 from ccm.providers.azure.lb.annotations import PREFIX
-from ccm.sandbox.kubelets import ready_condition, registration
 from tests.labs.azure.lab import MISSING, NSG, TABLE, Lab, is_built, running_lab
 from tests.peers import upstream
+from tests.peers.kubelets import NodeShape, node_of
 from tests.peers.world import FLAGS, LEASE, NODES, OUR_FLAGS, OURS, SERVICES, UPSTREAM
 from tests.support.deadlines import slowness
 from tests.support.kube.build import AZURE_PEERS, find_binaries
@@ -25,6 +25,7 @@ pytestmark = [long, pytest.mark.real, pytest.mark.timeout(1800)]
 
 NOT_BUILT = "upstream's Azure controller is not built: python3 -m tests.support.kube.build azure"
 LEAST_CALLS = 5
+INITIALIZED = NodeShape(provider_id="azure://{id}", is_initialized=True)
 KEPT = "kubernetes", "node-0"
 """Without any Node no controller takes routes away."""
 RETRY = 5.0  # seconds after which retries of both begin: a while longer without a write is the end
@@ -74,11 +75,7 @@ class World:
             (ip,) = self.lab.get("networkInterfaces", f"{name}-nic")["properties"][
                 "ipConfigurations"
             ]
-            body = registration(name, f"10.244.{number}.0/24")
-            taints = body["spec"].get("taints", [])
-            body["spec"]["taints"] = [one for one in taints if one["key"] != UNINITIALIZED_TAINT]
-            body["spec"]["providerID"] = f"azure://{machine['id']}"
-            body["status"]["conditions"] = [ready_condition(True)]
+            body = node_of(INITIALIZED, machine, f"10.244.{number}.0/24")
             address = ip["properties"]["privateIPAddress"]
             body["status"]["addresses"] = [{"type": "InternalIP", "address": address}]
             self.request("POST", NODES, body)

@@ -1,36 +1,28 @@
 """The nodes of the comparison on AWS: an instance, and the Node that its kubelet registered."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
-from ccm.model.objects import UNINITIALIZED_TAINT, Json
-from ccm.sandbox.kubelets import ready_condition, registration
+from ccm.model.objects import Json
+from tests.peers.kubelets import EXCLUDED, NodeShape, node_of
 from tests.providers.aws.world import ZONES, Account
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What an instance is like, and what its Node says of itself.
-
-    `name` and `provider_id` may have `{dns}`, `{id}` and `{zone}` of the instance in them. An
-    instance that is not running has a kubelet that fell silent.
-    """
+class Shape(NodeShape):
+    """What an instance is like; the words of its Node are its `{dns}`, `{id}` and `{zone}`."""
 
     zone: str = ZONES[0]
     is_private: bool = False
-    name: str = "{dns}"
-    provider_id: str = ""
     state: str = "running"
     launch: Mapping[str, Any] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
     has_second_interface: bool = False
     is_tagged: bool = True
-    is_initialized: bool = False
+    _: KW_ONLY
+    name: str = "{dns}"
 
 
-EXCLUDED = {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
 GIVEN = "aws:///{zone}/{id}"
 SHAPES: dict[str, Shape] = {
     "public": Shape(),
@@ -45,11 +37,19 @@ SHAPES: dict[str, Shape] = {
     "wrong-zone": Shape(ZONES[2], provider_id="aws:///us-east-1a/{id}"),
     "other-cloud": Shape(provider_id="gce://project/zone/{id}", labels=EXCLUDED),
     # Upstream registers what does not run, which AWS refuses: no NLB would be finished.
-    "stopped": Shape(provider_id=GIVEN, state="stopped", labels=EXCLUDED),
+    "stopped": Shape(provider_id=GIVEN, state="stopped", labels=EXCLUDED, is_ready=False),
+    # Upstream's route controller does nothing more once a route leads to an instance that is gone.
     "terminated": Shape(
-        provider_id=GIVEN, state="terminated", labels=EXCLUDED, is_initialized=True
+        provider_id=GIVEN,
+        state="terminated",
+        labels=EXCLUDED,
+        is_ready=False,
+        has_pods=False,
+        is_initialized=True,
     ),
-    "terminated-new": Shape(provider_id=GIVEN, state="terminated", labels=EXCLUDED),
+    "terminated-new": Shape(
+        provider_id=GIVEN, state="terminated", labels=EXCLUDED, is_ready=False, has_pods=False
+    ),
     "other-name": Shape(name="worker-1"),
     "other-name-given-id": Shape(name="worker-2", provider_id=GIVEN),
     "untagged": Shape(provider_id=GIVEN, labels=EXCLUDED, is_tagged=False),
@@ -92,14 +92,4 @@ def manifest(shape: Shape, instance: Json, pod_cidr: str) -> Json:
         "id": instance["InstanceId"],
         "zone": instance["Placement"]["AvailabilityZone"],
     }
-    # Upstream's route controller does nothing more once a route leads to an instance that is gone.
-    body = registration(shape.name.format(**words), pod_cidr * (shape.state != "terminated"))
-    body["metadata"]["labels"] |= shape.labels
-    body["metadata"]["annotations"] = dict(shape.annotations)
-    if shape.provider_id:
-        body["spec"]["providerID"] = shape.provider_id.format(**words)
-    if shape.is_initialized:
-        taints = [taint for taint in body["spec"]["taints"] if taint["key"] != UNINITIALIZED_TAINT]
-        body["spec"]["taints"] = taints
-    body["status"]["conditions"] = [ready_condition(shape.state == "running")]
-    return body
+    return node_of(shape, words, pod_cidr)

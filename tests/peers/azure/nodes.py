@@ -3,21 +3,19 @@
 Upstream's controller initializes none, so all but `new` are initialized.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
-from ccm.model.objects import UNINITIALIZED_TAINT, Json
-from ccm.sandbox.kubelets import ready_condition, registration
+from ccm.model.objects import Json
 from tests.labs.azure.lab import GROUP, OTHER_GROUP, REGION, SIZE, Lab, path_of
+from tests.peers.kubelets import EXCLUDED, NodeShape, node_of
 
-EXCLUDED = {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
 CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 UNMANAGED = {"kubernetes.azure.com/managed": "false"}
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a machine is like, and what its Node says of itself.
+class Shape(NodeShape):
+    """What a machine is like; the words of its Node are `{id}`, and `{ID}` with capitals.
 
     Without a `group` its Node has a machine that never was. `act` is what is done to it.
     """
@@ -25,11 +23,9 @@ class Shape:
     group: str = GROUP
     zones: tuple[str, ...] = ("1",)
     act: str = ""
+    _: KW_ONLY
     provider_id: str = "azure://{id}"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    is_ready: bool = True
     is_initialized: bool = True
-    has_pods: bool = True
 
 
 SHAPES: dict[str, Shape] = {
@@ -75,9 +71,9 @@ def launch(lab: Lab, name: str) -> Json:
 
 def manifest(name: str, machine: Json, pod_cidr: str) -> Json:
     """The Node, with the labels that the node manager gives it."""
-    shape = ALL[name]
-    body = registration(name, pod_cidr * shape.has_pods)
-    body["metadata"]["labels"] |= shape.labels
+    shape, identifier = ALL[name], machine["id"]
+    upper = identifier.replace(f"/resourceGroups/{GROUP}/", f"/resourceGroups/{GROUP.upper()}/")
+    body = node_of(shape, {"name": name, "id": identifier, "ID": upper}, pod_cidr)
     if shape.is_initialized and shape.group:
         zone = f"{REGION}-{shape.zones[0]}" if shape.zones else "0"
         known = {"region": REGION, "zone": zone}
@@ -86,15 +82,7 @@ def manifest(name: str, machine: Json, pod_cidr: str) -> Json:
         prefixes = ("node.kubernetes.io", "beta.kubernetes.io")
         types = {f"{prefix}/instance-type": SIZE for prefix in prefixes}
         body["metadata"]["labels"] |= old | types
-    if shape.provider_id:
-        identifier = machine["id"]
-        upper = identifier.replace(f"/resourceGroups/{GROUP}/", f"/resourceGroups/{GROUP.upper()}/")
-        body["spec"]["providerID"] = shape.provider_id.format(id=identifier, ID=upper)
-    if shape.is_initialized:
-        taints = [one for one in body["spec"]["taints"] if one["key"] != UNINITIALIZED_TAINT]
-        body["spec"]["taints"] = taints
-        if machine["address"]:
-            address = {"type": "InternalIP", "address": machine["address"]}
-            body["status"]["addresses"] = [address, {"type": "Hostname", "address": name}]
-    body["status"]["conditions"] = [ready_condition(shape.is_ready)]
+    if shape.is_initialized and machine["address"]:
+        address = {"type": "InternalIP", "address": machine["address"]}
+        body["status"]["addresses"] = [address, {"type": "Hostname", "address": name}]
     return body

@@ -4,22 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.model.objects import UNINITIALIZED_TAINT, Json
-from ccm.sandbox.kubelets import ready_condition, registration
+from ccm.model.objects import Json
 from tests.labs.gce.cloud import Cloud
 from tests.labs.gce.project import PROJECT, ZONES
+from tests.peers.kubelets import EXCLUDED, NodeShape, node_of
 from tests.providers.gce.adapter import NETWORK
 
-EXCLUDED = {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
 GIVEN = f"gce://{PROJECT}/{{zone}}/{{name}}"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What an instance is like, and what its Node says of itself.
+class Shape(NodeShape):
+    """What an instance is like; the words of its Node are its `{name}` and `{zone}`.
 
-    Those in no zone have a Node whose machine never was. `name` and `provider_id` may have
-    `{name}` and `{zone}` of the instance in them.
+    Those in no zone have a Node whose machine never was.
     """
 
     zones: tuple[str, ...] = ZONES[:1]
@@ -27,12 +25,6 @@ class Shape:
     card: Mapping[str, Any] = field(default_factory=dict)
     """What its interface has instead."""
     has_second_card: bool = False
-    name: str = "{name}"
-    provider_id: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    is_ready: bool = True
-    is_initialized: bool = False
-    has_pods: bool = True
 
 
 NAT = {"type": "ONE_TO_ONE_NAT", "name": "External NAT"}
@@ -65,8 +57,10 @@ SHAPES: dict[str, Shape] = {
     "other-cloud": Shape(provider_id="aws:///zone/i-0123456789abcdef0", labels=EXCLUDED),
     "other-project": Shape(provider_id="gce://other/{zone}/{name}", labels=EXCLUDED),
     "short-id": Shape(provider_id="gce://{zone}/{name}", labels=EXCLUDED),
-    "gone": Shape((), provider_id=GIVEN, is_ready=False, is_initialized=True, labels=EXCLUDED),
-    "gone-by-name": Shape((), is_ready=False, is_initialized=True, labels=EXCLUDED),
+    "gone": Shape(
+        (), provider_id=GIVEN, is_ready=False, is_initialized=True, labels=EXCLUDED, has_pods=False
+    ),
+    "gone-by-name": Shape((), is_ready=False, is_initialized=True, labels=EXCLUDED, has_pods=False),
     "leaving": Shape(ZONES[1:2]),
 }
 LATER: dict[str, Shape] = {"late": Shape(ZONES[2:])}
@@ -91,16 +85,5 @@ def launch(cloud: Cloud, name: str) -> Json:
 
 def manifest(shape_name: str, machine: Json, pod_cidr: str) -> Json:
     """The Node as its kubelet registers it."""
-    shape = ALL[shape_name]
     words = {"name": machine["name"], "zone": machine["zone"].rpartition("/")[2]}
-    body = registration(
-        shape.name.format(**words), pod_cidr * (bool(shape.zones) and shape.has_pods)
-    )
-    body["metadata"]["labels"] |= shape.labels
-    if shape.provider_id:
-        body["spec"]["providerID"] = shape.provider_id.format(**words)
-    if shape.is_initialized:
-        taints = [taint for taint in body["spec"]["taints"] if taint["key"] != UNINITIALIZED_TAINT]
-        body["spec"]["taints"] = taints
-    body["status"]["conditions"] = [ready_condition(shape.is_ready)]
-    return body
+    return node_of(ALL[shape_name], words, pod_cidr)

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any
 
-from ccm.model.objects import UNINITIALIZED_TAINT, Json
-from ccm.sandbox.kubelets import ready_condition, registration
+from ccm.model.objects import Json
 from tests.labs.openstack.tenant import Tenant
+from tests.peers.kubelets import EXCLUDED, NodeShape, node_of
 
-EXCLUDED = {"node.kubernetes.io/exclude-from-external-load-balancers": ""}
 ABSENT = "00000000-0000-4000-8000-000000000000"
 GIVEN = "openstack:///{id}"
 NET, OTHER, DUAL = "net", "other", "dual"
@@ -22,8 +21,8 @@ SUBNETS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a server is like, and what its Node says of itself.
+class Shape(NodeShape):
+    """What a server is like; the words of its Node are its name and its `{id}`.
 
     `count` are the servers of its name; without any, its Node has a machine that never was.
     """
@@ -33,11 +32,6 @@ class Shape:
     server: Mapping[str, Any] = field(default_factory=dict)
     has_floating_ip: bool = False
     is_stopped: bool = False
-    name: str = ""
-    provider_id: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    is_ready: bool = True
-    is_initialized: bool = False
 
 
 SHAPES: dict[str, Shape] = {
@@ -56,10 +50,10 @@ SHAPES: dict[str, Shape] = {
     "other-cloud": Shape(provider_id="aws:///zone/i-0123456789abcdef0", labels=EXCLUDED),
     "twins": Shape(count=2, labels=EXCLUDED),
     "odd-flavor": Shape(server={"flavorRef": "{odd-flavor}"}, labels=EXCLUDED),
-    "gone": Shape(
-        count=0, provider_id=f"openstack:///{ABSENT}", is_ready=False, is_initialized=True
+    "gone": Shape(count=0, provider_id=GIVEN, is_ready=False, is_initialized=True, has_pods=False),
+    "gone-by-name": Shape(
+        count=0, is_ready=False, is_initialized=True, labels=EXCLUDED, has_pods=False
     ),
-    "gone-by-name": Shape(count=0, is_ready=False, is_initialized=True, labels=EXCLUDED),
     "leaving": Shape(),
 }
 LATER: dict[str, Shape] = {"late": Shape()}
@@ -139,13 +133,4 @@ def pool(cidr: str) -> dict[str, str]:
 
 def manifest(name: str, machine: Json, pod_cidr: str) -> Json:
     """The Node as its kubelet registers it."""
-    shape = ALL[name]
-    body = registration(shape.name or name, pod_cidr * bool(shape.count))
-    body["metadata"]["labels"] |= shape.labels
-    if shape.provider_id:
-        body["spec"]["providerID"] = shape.provider_id.format(**machine)
-    if shape.is_initialized:
-        taints = [taint for taint in body["spec"]["taints"] if taint["key"] != UNINITIALIZED_TAINT]
-        body["spec"]["taints"] = taints
-    body["status"]["conditions"] = [ready_condition(shape.is_ready)]
-    return body
+    return node_of(ALL[name], {"name": name, "id": machine["id"]}, pod_cidr)
