@@ -70,6 +70,26 @@ async def test_a_new_service_does_not_wait_until_all_others_are_compared() -> No
         await w.rest()
 
 
+async def test_services_that_wait_for_their_comparison_are_not_looked_at_meanwhile() -> None:
+    several = [service(name=f"s{number}") for number in range(20)]
+    async with running_with(*several, N1) as w:
+        pass
+    w = w.restarted(concurrent_service_syncs=4)
+    w.balancers.most_at_once = 0
+    for one in several:
+        w.balancers.holds[one.name] = asyncio.Event()
+    async with running(w, until_rest=False) as w:
+        await until(lambda: len(w.balancers.calls) == 2, "two are compared")
+        w.cluster.remove("Service", several[2].key)  # the next one needs no turn any more
+        await asyncio.sleep(60.0)
+        assert (len(w.balancers.calls), w.queue.waiting) == (2, 0)
+        for hold in w.balancers.holds.values():
+            hold.set()
+        await w.rest()
+        assert w.balancers.most_at_once == 2
+        assert len(w.balancers.calls) == 19
+
+
 # --- Services that disappear without waiting for us
 
 
