@@ -150,6 +150,11 @@ class ProposeDeletions:
 
 
 @dataclass(frozen=True, slots=True)
+class CompareRoutes:
+    """The machine of a Ready Node is gone, and its routes may be; also to the route workers."""
+
+
+@dataclass(frozen=True, slots=True)
 class Survived:
     """A suspected key was reconciled, and this worker is still there."""
 
@@ -284,6 +289,7 @@ Message = (
     | CloudThrottled
     | CloudRemaining
     | ProposeDeletions
+    | CompareRoutes
     | Survived
     | Explained
     | Fenced

@@ -9,6 +9,7 @@ from ccm.bus.frames import (
     Ack,
     CloudRemaining,
     CloudThrottled,
+    CompareRoutes,
     Drain,
     Explained,
     Fault,
@@ -120,6 +121,10 @@ class WorkerMessages:
                 self.permits.send(child)
             case Fenced(number):
                 process.fenced_since = number
+            case CompareRoutes():
+                for other, (recipient, _) in self.processes.items():
+                    if recipient.controller == "route":
+                        self.hub.send(other, message)
             case Resync(why):
                 log.warning("worker asks for a snapshot", extra={"worker": child.name, "why": why})
                 self.informer.resync(process.ident)

@@ -1,4 +1,4 @@
-"""Load balancers while machines end between a read of the cloud and the write that names them."""
+"""Load balancers and routes while machines end that Kubernetes has yet to miss."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.deadlines import dilation
 from tests.support.environment import SERVICES, Environment
-from tests.support.running import in_background, until
+from tests.support.running import ALL_CONTROLLERS, in_background, until
 
 pytestmark = pytest.mark.real
 
@@ -40,3 +40,20 @@ async def test_services_are_served_while_machines_are_replaced(env: Environment)
         async with in_background(replace(env)):
             await env.add_services(*range(10))
             await until("they are served", lambda: are_served(env, names), 20.0)
+
+
+async def test_a_route_of_a_machine_that_ended_goes_with_the_refresh_that_misses_it(
+    env: Environment,
+) -> None:
+    """The kubelet is Ready, so the Node stays; the next full comparison would be minutes away."""
+    with env.supervisor(*ALL_CONTROLLERS, "--node-status-update-frequency=1s"):
+        await env.add_nodes(3)
+        await env.nodes.until_initialized(3)
+
+        async def are_routed(count: int) -> bool:
+            return len((await env.admin.state())["routes"]) == count
+
+        await until("all have routes", lambda: are_routed(3))
+        await env.admin.terminate("vm-2")
+        await until("its route is gone", lambda: are_routed(2))
+        assert "vm-2" in await env.node_names()

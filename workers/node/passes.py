@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 from ccm import metrics
-from ccm.bus.frames import ProposeDeletions
+from ccm.bus.frames import CompareRoutes, ProposeDeletions
 from ccm.cloud.interface import Instances
 from ccm.cloud.lookup import batches
 from ccm.decide.budget import Priority
@@ -219,6 +219,8 @@ class RefreshPass:
             case Instance() if self._differs(node, answer):
                 self._answers[node.name] = node.uid, answer
             case Gone() if node.is_ready:
+                if not before:
+                    self._context.send(CompareRoutes())
                 self._answers[node.name] = node.uid, answer
         if before or node.name in self._answers:
             self._context.queue.add(node.name)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from ccm import metrics
-from ccm.bus.frames import Message
+from ccm.bus.frames import CompareRoutes, Message
 from ccm.cloud.interface import Routes
 from ccm.controllers import ROUTE
 from ccm.errors import CloudError, Refused, RetryAfter
@@ -151,7 +151,8 @@ class RouteController:
             self._listing.ask()  # where the routes of these lead may be otherwise now
 
     def on_message(self, message: Message) -> None:
-        return
+        if isinstance(message, CompareRoutes):
+            self._listing.ask()
 
     def object_ref(self, key: str) -> ObjectRef | None:
         cidrs = self._state.pod_cidrs.get(key)

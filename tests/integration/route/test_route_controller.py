@@ -7,6 +7,7 @@ from ipaddress import ip_network
 
 import pytest
 
+from ccm.bus.frames import CompareRoutes
 from ccm.model.objects import Node
 from tests.integration.route.cloud import FakeRoutes
 from tests.integration.route.world import World, successor, world
@@ -292,7 +293,8 @@ async def test_the_full_pass_finds_what_changed_in_the_cloud() -> None:
         await w.full_pass()
         assert w.cloud.routes == RIGHT
         w.cloud.dead = {"a"}
-        await w.full_pass()
+        w.controller.on_message(CompareRoutes())
+        await w.settle()
         assert w.cloud.routes == {B4: "b", B6: "b"}
         assert (is_available(w, "a"), is_available(w, "b")) == (False, True)
 
