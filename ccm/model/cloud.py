@@ -152,11 +152,14 @@ class Balancer:
     """A load balancer of ours as it is now.
 
     `warnings` say what the Service asks for that has no effect; people get an Event of them.
+    `annotations` are written to the Service with its status, for others to read; none of them may
+    be one that the provider reads.
     """
 
     name: str
     ingress: tuple[Ingress, ...]
     warnings: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(map(safe_text, self.warnings)))

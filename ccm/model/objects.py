@@ -227,7 +227,16 @@ def replace_seen(path: str, seen: Any, wanted: Any) -> tuple[Json, Json]:
 
 def label_path(key: str) -> str:
     """Where a label is."""
-    return f"/metadata/labels/{key.replace('~', '~0').replace('/', '~1')}"
+    return f"/metadata/labels/{_escaped(key)}"
+
+
+def annotation_path(key: str) -> str:
+    """Where an annotation is."""
+    return f"/metadata/annotations/{_escaped(key)}"
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 # Projections: the fields of an object that a worker wants, as data, and how they are cut out.

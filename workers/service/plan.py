@@ -5,8 +5,8 @@ One step at a time, because each changes what there is to see: perform it, then 
 and goes after it, so that what a new process finds in the cluster always leads it to the balancer.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.errors import Refused
@@ -86,10 +86,11 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class SetStatus:
-    """Replace `status.loadBalancer.ingress`."""
+    """Replace `status.loadBalancer.ingress`, and set annotations."""
 
     service: Service
     ingress: list[Json]
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +222,13 @@ def mass_deletion_reason(missing: int, known: int) -> str:
     )
 
 
-def relevant_spec(service: Service) -> Json:
+def relevant_spec(service: Service, own_annotations: Collection[str] = ()) -> Json:
     """All that may change what the balancer has to be; equal means that nothing has to be done.
 
     The order of ports, ranges and external IPs says nothing, and missing is the same as empty.
     """
-    annotations = {k: v for k, v in service.annotations.items() if k != LAST_APPLIED_ANNOTATION}
+    without = {LAST_APPLIED_ANNOTATION, *own_annotations}
+    annotations = {k: v for k, v in service.annotations.items() if k not in without}
     spec = {name: _normalized(name, service.spec.get(name) or None) for name in SPEC_FIELDS}
     return {"uid": service.uid, "annotations": annotations, "spec": spec}
 
@@ -274,7 +276,7 @@ def _provide(
     capabilities: Capabilities,
     now: float,
 ) -> PlannedStep:
-    applied, wanted = state.last_applied, relevant_spec(service)
+    applied, wanted = state.last_applied, relevant_spec(service, state.own_annotations)
     has_backends = applied is not None and applied.backends == backends
     refused_since = now - capabilities.timings.refusal_retry_period
     if why := _refused_before(state, backends, wanted, refused_since) or why_unsupported(
@@ -299,10 +301,14 @@ def _provide(
 
 def _outstanding_status(service: Service, applied: LastApplied) -> SetStatus | None:
     """The write that the Service's status lacks."""
-    ingress = applied.ingress
-    if ingress is None or same_ingress(ingress, service.ingress):
+    ingress, lacks = applied.ingress, dict[str, str]()
+    if ingress is None:
         return None
-    return None if service.ingress == applied.stored_ingress else SetStatus(service, ingress)
+    if not applied.has_annotated:
+        lacks = dict(applied.annotations.items() - service.annotations.items())
+    is_stored = service.ingress == applied.stored_ingress
+    is_right = is_stored or same_ingress(ingress, service.ingress)
+    return None if is_right and not lacks else SetStatus(service, ingress, lacks)
 
 
 def _refused_before(state: ServiceState, backends: Backends, wanted: Json, since: float) -> str:

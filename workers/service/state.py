@@ -1,7 +1,7 @@
 """What this process knows of each Service, and its summary for `status`; lost with the process."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import nsmallest
 
@@ -31,6 +31,9 @@ class LastApplied:
     stored_ingress: list[Json] | None = None
     is_status_tried: bool = False
     is_refused: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """What the provider has others read on the Service; `has_annotated` once they were written."""
+    has_annotated: bool = False
     name: str = ""  # of the load balancer, in the cloud
 
 
@@ -61,6 +64,11 @@ class ServiceState:
         None  # what the balancer was last to get, whether that worked or not
     )
     is_backend_update_due: bool = False  # may update its backends once, debounced or not
+
+    @property
+    def own_annotations(self) -> Mapping[str, str]:
+        """What its provider has written to the Service, which asks for nothing."""
+        return self.last_applied.annotations if self.last_applied else {}
 
     @property
     def current_backends(self) -> Backends | None:

@@ -5,7 +5,7 @@ Writes are JSON patches, and Events have upstream's words.
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import assert_never
@@ -26,7 +26,7 @@ from ccm.errors import (
 from ccm.kube.events import Event, ObjectRef
 from ccm.log import seconds_since
 from ccm.model.cloud import Balancer, Ingress
-from ccm.model.objects import Json, expect_same, mapping, replace_seen
+from ccm.model.objects import Json, annotation_path, expect_same, mapping, replace_seen
 from ccm.model.service import FINALIZER, UPSTREAM_FINALIZERS, Service
 from ccm.model.writes import Patch
 from workers.controller import ControllerContext, Result
@@ -120,7 +120,8 @@ class ServiceSteps:
         self._context.store.wrote("Service", write.service.key, answer)
         applied = state.last_applied
         if isinstance(write, SetStatus) and applied:
-            applied = replace(applied, stored_ingress=Service(answer).ingress)
+            stored = Service(answer).ingress
+            applied = replace(applied, stored_ingress=stored, has_annotated=True)
         return replace(state, last_applied=applied)
 
     async def _confirm_gone(self, service: Service) -> None:
@@ -140,7 +141,7 @@ class ServiceSteps:
             self._record(normal(service, "EnsuringLoadBalancer", "Ensuring load balancer"))
         if not backends.names:
             self._record(no_backends(service))
-        asked = relevant_spec(service)
+        asked = relevant_spec(service, state.own_annotations)
         priority = Priority.REFRESH if action.is_check else Priority.LB_ENSURE
         balancer: Balancer | None = None
         began = time.monotonic()
@@ -180,8 +181,10 @@ class ServiceSteps:
                 "calls": sorted({*calls}),
             }
             _log_balancer(does, service, began, **what)
-        name = balancer.name if balancer else ""
-        applied = LastApplied(asked, backends, time.monotonic(), ingress, name=name)
+        name, annotations = (balancer.name, balancer.annotations) if balancer else ("", {})
+        asked = relevant_spec(service, annotations)
+        now = time.monotonic()
+        applied = LastApplied(asked, backends, now, ingress, annotations=annotations, name=name)
         return replace(state, last_applied=applied, refusal=None, warnings=warnings)
 
     async def _update_nodes(self, state: ServiceState, action: UpdateNodes) -> ServiceState:
@@ -284,6 +287,7 @@ def patch_for(write: ServiceWrite) -> Patch:
     """
     service = write.service
     listed = service.meta.get("finalizers")
+    change: Sequence[Json]
     match write:
         case AddFinalizer():
             wanted = [*service.finalizers, FINALIZER]
@@ -292,12 +296,23 @@ def patch_for(write: ServiceWrite) -> Patch:
             gone = (FINALIZER, *UPSTREAM_FINALIZERS)
             left = [finalizer for finalizer in service.finalizers if finalizer not in gone]
             change = replace_seen("/metadata/finalizers", listed, left or None)
-        case SetStatus(_, ingress):
+        case SetStatus(_, ingress, annotations):
             status = {"ingress": ingress} if ingress else {}
-            change = replace_seen("/status/loadBalancer", service.load_balancer, status)
+            seen = replace_seen("/status/loadBalancer", service.load_balancer, status)
+            change = (*seen, *_annotate(service, annotations))
         case _:
             assert_never(write)
     return Patch(f"{path_of(service)}/status", (expect_same(service), *change))
+
+
+def _annotate(service: Service, annotations: Mapping[str, str]) -> Sequence[Json]:
+    """Those of others stay, whatever they are meanwhile."""
+    if annotations and not service.annotations:
+        return replace_seen("/metadata/annotations", service.meta.get("annotations"), annotations)
+    return [
+        {"op": "add", "path": annotation_path(name), "value": value}
+        for name, value in annotations.items()
+    ]
 
 
 def path_of(service: Service) -> str:

@@ -1,6 +1,7 @@
 """The addresses of a Node: the kubelet's own, and those that the guest agent reports."""
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,12 @@ _Key = tuple[int, str]  # VMID and UUID: a number is given again
 AGENT_WAIT = 2.0  # seconds for which a batch of Nodes waits for agents that answered before
 AGENT_TTL = 60.0  # seconds until one is asked again
 MAX_ADDRESSES = 100  # of one machine; root in the guest can make any number
+OF_NO_CARD = re.compile(
+    r"lo|docker\d+|br-[0-9a-f]{12}|veth.*|cni.*|flannel.*|vxlan.*|geneve?.*|cali.*|tunl\d+|cilium.*"
+    r"|lxc.*|kube-.*|nodelocaldns|antrea.*|ovn-.*|ovs-.*|weave.*|podman\d+|virbr\d+|dummy.*"
+    r"|wg.*|tailscale\d+|zt.*"
+)
+"""Interfaces of pods, CNIs, containers and tunnels, by name."""
 NO_AGENT = ("is not running", "No QEMU guest agent configured")
 
 
@@ -49,12 +56,14 @@ def addresses_of(
 def read_interfaces(answer: object, macs: frozenset[str]) -> list[Address]:
     """What the NICs have in the guest, IPv4 before IPv6.
 
-    Only interfaces with the MAC of a NIC count, which leaves out those of pods and of CNIs. An IPv4
-    address of its own beside one with a network is a virtual IP, which moves.
+    An interface with the MAC of a NIC counts, and any other but those of pods and of CNIs: a bond,
+    a bridge or a passed-through NIC has a MAC that the machine's configuration does not show. An
+    IPv4 address of its own beside one with a network is a virtual IP, which moves.
     """
     found = list[Address]()
     for interface in objects(mapping(answer).get("result")):
-        if text(interface.get("hardware-address")).lower() not in macs:
+        is_nic = text(interface.get("hardware-address")).lower() in macs
+        if not is_nic and OF_NO_CARD.fullmatch(text(interface.get("name"))):
             continue
         listed = objects(interface.get("ip-addresses"))[:MAX_ADDRESSES]
         if len(found) >= MAX_ADDRESSES:

@@ -42,6 +42,7 @@ class Balancers:
         self.most = 1000
         self.ip_mode: IpMode | None = None
         self.warnings: tuple[str, ...] = ()
+        self.annotations: dict[str, str] = {}
         self.has_addresses = True
         self.most_at_once = 0
         self._at_once = 0
@@ -127,4 +128,4 @@ class Balancers:
 
     def _shown(self, service: Service, record: Record) -> Balancer:
         ingress = (Ingress(record.ip, ip_mode=self.ip_mode),) if self.has_addresses else ()
-        return Balancer(self.name_for(service), ingress, self.warnings)
+        return Balancer(self.name_for(service), ingress, self.warnings, self.annotations)

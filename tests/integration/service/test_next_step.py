@@ -29,7 +29,16 @@ from workers.service.plan import (
 from workers.service.state import LastApplied, Refusal, ServiceState
 from workers.timings import Timings
 
-from .objects import being_deleted, finalized, service, spec, typed, with_status, with_uid
+from .objects import (
+    annotated,
+    being_deleted,
+    finalized,
+    service,
+    spec,
+    typed,
+    with_status,
+    with_uid,
+)
 
 NOW = 10_000.0
 IDENTITY = ("n1", "fake://n1", "10.0.0.1", "", False)
@@ -37,6 +46,7 @@ BACKENDS, OTHERS = Backends(("n1",), frozenset([IDENTITY])), Backends((), frozen
 TIMINGS = Timings()
 OURS = Capabilities(("ours",), list(Feature), timings=TIMINGS)
 INGRESS: list[Json] = [{"ip": "192.0.2.1"}]
+SHOWN = {"cloud.example/address": "192.0.2.1"}
 NORMALIZED: list[Json] = [{"ip": "192.0.2.1", "ipMode": "VIP", "ports": []}]
 PLAIN, KEPT = service(), service(finalized)
 SERVED = service(finalized, with_status("192.0.2.1"))
@@ -126,6 +136,24 @@ def owned(known: Service = KEPT, **more: object) -> ServiceState:
             owned(last_applied=replace(APPLIED, stored_ingress=NORMALIZED)),
             Done("has its load balancer"),
             id="as-the-api-server-stores-it",
+        ),
+        pytest.param(
+            SERVED,
+            owned(last_applied=replace(APPLIED, annotations=SHOWN)),
+            SetStatus(SERVED, INGRESS, SHOWN),
+            id="annotations",
+        ),
+        pytest.param(
+            service(finalized, with_status("192.0.2.1"), annotated(SHOWN)),
+            owned(last_applied=replace(APPLIED, annotations=SHOWN)),
+            Done("has its load balancer"),
+            id="annotations-are-no-change-of-the-service",
+        ),
+        pytest.param(
+            SERVED,
+            owned(last_applied=replace(APPLIED, annotations=SHOWN, has_annotated=True)),
+            Done("has its load balancer"),
+            id="annotations-that-someone-else-takes-away",
         ),
         pytest.param(
             SERVED,

@@ -266,6 +266,14 @@ def test_a_status_is_replaced_or_cleared(tweaks: list[Tweak], ingress: list[Json
     assert after(write).ingress == ingress
 
 
+@pytest.mark.parametrize("before", [{}, {"team": "blue"}, {"cloud.example/address": "?"}])
+def test_annotations_for_others_are_written_with_the_status(before: dict[str, str]) -> None:
+    written = {"cloud.example/address": "192.0.2.1"}
+    found = after(SetStatus(service(annotated(before)), [{"hostname": "shop.example"}], written))
+    assert found.ingress == [{"hostname": "shop.example"}]
+    assert found.annotations == before | written
+
+
 @pytest.mark.parametrize(
     ("seen", "meanwhile", "write"),
     [

@@ -75,6 +75,18 @@ async def test_a_balancer_comes_and_goes_with_two_patches_each(tweak: Tweak) -> 
         assert w.controller.status()["balancers"] == 0
 
 
+async def test_what_a_provider_has_others_read_costs_no_write_and_no_call_more() -> None:
+    """CT7: as the address behind a host name."""
+    async with running_with(node("n1")) as w:
+        w.balancers.annotations = {"cloud.example/address": "192.0.2.1"}
+        await w.put(service())
+        assert w.service().annotations == w.balancers.annotations
+        assert w.service().ingress == [{"ip": "192.0.2.1"}]
+        assert (len(w.cluster.patches), w.balancers.calls) == (2, [("ensure", "web", "n1")])
+    async with running(w.restarted()) as w:
+        assert w.written == []
+
+
 @pytest.mark.parametrize(
     ("failure", "reason", "words"),
     [

@@ -83,6 +83,16 @@ def test_a_network_load_balancer_needs_no_node_ports() -> None:
             CERTIFICATE,
             [("tcp", "tcp"), ("https", "http"), ("http3", "http")],
         ),
+        (
+            {"protocol": "http3", "http-ports": "80"},
+            CERTIFICATE,
+            [("http", "http"), ("https", "http"), ("http3", "http")],
+        ),
+        (
+            {"protocol": "http3", "http-ports": "80", "http2-ports": "443"},
+            CERTIFICATE,
+            [("http", "http"), ("http2", "http"), ("http3", "http")],
+        ),
     ],
 )
 def test_protocols_of_a_regional_one(
@@ -119,7 +129,9 @@ REFUSED: list[tuple[str, dict[str, str], str]] = [
     ("DO38", {"network": "INTERNAL", "network-stack": "DUALSTACK"}, "IPv4 only"),
     ("DO52", {"redirect-http-to-https": "yes"}, "give true or false"),
     ("type", {"type": "GLOBAL"}, "use REGIONAL, REGIONAL_NETWORK"),
-    ("protocol", {"protocol": "http3"}, "use tcp, http, https, http2"),
+    ("protocol", {"protocol": "quic"}, "use tcp, http, https, http2, http3"),
+    ("protocol", {"protocol": "http3"}, "port 80 is https: .* has neither"),
+    ("protocol", {"protocol": "http3", "tls-passthrough": "1"}, "without tls-passthrough"),
     ("ports", {"http-ports": "http"}, "give numbers of ports"),
     ("idle", {"http-idle-timeout-seconds": "10"}, "give 30 to 600"),
     ("rules", {"deny-rules": "192.0.2.1"}, "give ip:ADDRESS or cidr:NETWORK"),

@@ -35,6 +35,7 @@ async def test_a_service_has_its_load_balancer_at_few_calls_and_leaves_nothing(
     assert worker.writes == ["CreateLoadBalancer", "CreateFloatingIp"]
     (ingress,) = made.ingress
     assert ingress.ip_mode is IpMode.VIP
+    assert made.annotations == {"loadbalancer.openstack.org/load-balancer-address": ingress.ip}
     assert [one["floating_ip_address"] for one in octavia.floating_ips()] == [ingress.ip]
     assert octavia.members() == [{node.name for node in nodes[:2]}]
     worker.forget_calls()

@@ -20,14 +20,14 @@ MAC = "bc:24:11:00:00:01"
 NET = {"net0": f"virtio={MAC.upper()},bridge=vmbr0"}
 
 
-def interface(mac: str, *cidrs: str) -> dict[str, Any]:
+def interface(mac: str, *cidrs: str, name: str = "eth0") -> dict[str, Any]:
     """One as the agent tells it."""
     listed = []
     for cidr in cidrs:
         address, _, prefix = cidr.partition("/")
         kind = f"ipv{ip_address(address).version}"
         listed.append({"ip-address": address, "prefix": int(prefix), "ip-address-type": kind})
-    return {"name": "eth0", "hardware-address": mac, "ip-addresses": listed}
+    return {"name": name, "hardware-address": mac, "ip-addresses": listed}
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def test_what_is_not_the_machines_is_left_out() -> None:
     """PX22, PX23: by MAC, and an address of its own beside one with a network."""
     answer = {
         "result": [
-            interface("02:42:00:00:00:01", "172.17.0.1/16"),
+            interface("02:42:00:00:00:01", "172.17.0.1/16", name="docker0"),
             interface(MAC.upper(), "fe80::1/64", "2001:db8::5/64", "10.0.0.5/24"),
             interface(MAC, "169.254.7.7/16", "10.0.0.9/24", "10.0.0.100/32", "127.0.0.1/8"),
             {"hardware-address": MAC, "ip-addresses": [{"ip-address": "x"}, None, {}]},
@@ -56,6 +56,57 @@ async def test_what_is_not_the_machines_is_left_out() -> None:
     found = read_interfaces(answer, frozenset({MAC}))
     assert [str(one) for one in found] == ["10.0.0.5", "10.0.0.9", "2001:db8::5"]
     assert read_interfaces({"result": None}, frozenset({MAC})) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "mac"),
+    [
+        pytest.param("bond0", "5a:27:a4:b2:11:08", id="a-bond-with-a-mac-of-its-own"),
+        pytest.param("br0", "5a:27:a4:b2:11:09", id="a-bridge-with-a-mac-of-its-own"),
+        pytest.param("br-lan", "5a:27:a4:b2:11:09", id="a-bridge-with-a-name-of-ones-own"),
+        pytest.param("enp6s16", "3c:fd:fe:aa:00:01", id="a-passed-through-nic"),
+    ],
+)
+def test_the_interface_that_holds_the_address_counts(name: str, mac: str) -> None:
+    """`systemd` gives bonds and bridges other MACs than those of their NICs."""
+    answer = {
+        "result": [
+            interface("00:00:00:00:00:00", "127.0.0.1/8", name="lo"),
+            interface(MAC, name="eth0"),
+            interface(mac, "10.0.0.5/24", "2001:db8::5/64", name=name),
+        ]
+    }
+    found = read_interfaces(answer, frozenset({MAC}))
+    assert [str(one) for one in found] == ["10.0.0.5", "2001:db8::5"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "docker0",
+        "br-0123456789ab",
+        "cni0",
+        "flannel.1",
+        "vxlan.calico",
+        "cali0123456789a",
+        "cilium_host",
+        "lxc_health",
+        "kube-ipvs0",
+        "kube-bridge",
+        "nodelocaldns",
+        "veth0a1b2c3d",
+        "tunl0",
+        "wg0",
+        "virbr0",
+        "dummy0",
+        "antrea-gw0",
+        "ovn-k8s-mp0",
+        "weave",
+    ],
+)
+def test_interfaces_of_pods_and_tunnels_do_not_count(name: str) -> None:
+    answer = {"result": [interface("5a:27:a4:b2:11:08", "10.244.0.1/24", name=name)]}
+    assert read_interfaces(answer, frozenset({MAC})) == []
 
 
 async def test_a_guest_has_so_many_addresses_and_no_more() -> None:

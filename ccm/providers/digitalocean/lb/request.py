@@ -200,9 +200,14 @@ def _network_rules(service: Service) -> Iterator[Json]:
 
 def _rules(service: Service, read: Annotations, certificate_id: str) -> Iterator[Json]:
     protocols, passes = _protocols(read, certificate_id)
-    default = read.one_of("protocol", (TCP, HTTP, HTTPS, HTTP2), TCP)
+    default = read.one_of("protocol", (TCP, HTTP, HTTPS, HTTP2, HTTP3), TCP)
+    secured = {"tls_passthrough": True} if passes else {"certificate_id": certificate_id}
+    with_http3 = _http3_ports(read, default, certificate_id, passes)
     for raw, port in zip(service.ports, service.node_ports(), strict=True):
-        protocol = UDP if _transport(raw) == UDP else protocols.get(port.number, default)
+        has_http3 = default == HTTP3 or port.number in with_http3
+        protocol = protocols.get(port.number, HTTPS if has_http3 else default)
+        if _transport(raw) == UDP:
+            protocol = UDP
         if protocol not in (HTTPS, HTTP2):
             yield _rule(protocol, port.number, protocol, port.node_port)
             continue
@@ -211,10 +216,9 @@ def _rules(service: Service, read: Annotations, certificate_id: str) -> Iterator
             why = f"it needs a certificate or tls-passthrough, and has {has}"
             raise Refused(f"port {port.number} is {protocol}: {why}")
         target = protocol if passes else HTTP
-        secured = {"tls_passthrough": True} if passes else {"certificate_id": certificate_id}
         yield _rule(protocol, port.number, target, port.node_port) | secured
-    if read.has("http3-port"):
-        yield from _http3_rule(service, read, certificate_id, passes)
+        if has_http3:
+            yield _rule(HTTP3, port.number, HTTP, port.node_port) | secured
 
 
 def _protocols(read: Annotations, certificate_id: str) -> tuple[dict[int, str], bool]:
@@ -236,18 +240,15 @@ def _protocols(read: Annotations, certificate_id: str) -> tuple[dict[int, str], 
     return found, passes
 
 
-def _http3_rule(
-    service: Service, read: Annotations, certificate_id: str, passes: bool
-) -> Iterator[Json]:
-    """Beside the one of TLS or HTTP/2, with the same port."""
-    (number, *more) = read.ports("http3-port") or [0]
-    if more or not certificate_id or passes:
-        read.refuse("http3-port", "one port, and needs a certificate without tls-passthrough")
-    for port in service.node_ports():
-        if port.number == number:
-            secured = {"certificate_id": certificate_id}
-            yield _rule(HTTP3, number, HTTP, port.node_port) | secured
-            return
+def _http3_ports(read: Annotations, default: str, certificate_id: str, passes: bool) -> list[int]:
+    """Those that have HTTP/3 besides TLS, by which browsers learn of it."""
+    needs = "needs a certificate without tls-passthrough"
+    numbers = read.ports("http3-port")
+    if len(numbers) > 1 or (numbers and (passes or not certificate_id)):
+        read.refuse("http3-port", f"one port, and {needs}")
+    if default == HTTP3 and passes:
+        read.refuse("protocol", f"{HTTP3!r}: {needs}")
+    return numbers
 
 
 def _transport(raw: Json) -> str:

@@ -20,7 +20,13 @@ from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.lb import octavia as at_octavia
 from ccm.providers.openstack.lb import plan
 from ccm.providers.openstack.lb.addresses import Addresses
-from ccm.providers.openstack.lb.annotations import BALANCER_ID, PREFIX, PRIVILEGED, Annotations
+from ccm.providers.openstack.lb.annotations import (
+    ADDRESS,
+    BALANCER_ID,
+    PREFIX,
+    PRIVILEGED,
+    Annotations,
+)
 from ccm.providers.openstack.lb.backends import Backends
 from ccm.providers.openstack.lb.members import MemberUpdates
 from ccm.providers.openstack.lb.names import Names, Role, sharers
@@ -325,7 +331,8 @@ class OctaviaLoadBalancers:
                 why = f"the load balancer has {there or 'none'}, which cannot be changed after"
                 request.annotations.ignore(name, f"{why} creation; recreate the Service")
         warnings = tuple(dict.fromkeys(request.annotations.warnings))
-        return Balancer(text(record.get("name")), request.ingress(addresses), warnings)
+        shown = {PREFIX + ADDRESS: addresses[0]} if addresses else {}
+        return Balancer(text(record.get("name")), request.ingress(addresses), warnings, shown)
 
     def _check_share(self, request: LoadBalancerRequest, found: ObservedBalancer) -> None:
         """Raise `Refused` when the Service may not be on a load balancer of another."""
