@@ -3,7 +3,7 @@
 from ccm.errors import Refused
 from ccm.model.objects import Json, text
 from ccm.providers.gce.ids import last_part, path_of_url
-from ccm.providers.gce.lb.names import Names
+from ccm.providers.gce.lb.names import SERVICE_KEY, Names, described
 from ccm.providers.gce.lb.observed import ADDRESS, RULE, Observed
 from ccm.providers.gce.lb.request import BalancerRequest
 
@@ -35,6 +35,8 @@ def requested_ip(observed: Observed, names: Names, request: BalancerRequest, tie
     if any(one.get("name") != names.balancer for one in rules):
         raise Refused(f"loadBalancerIP {ip} is in use by another load balancer")
     reserved = [one for one in observed.all(ADDRESS) if one.get("address") == ip]
+    if any(SERVICE_KEY in described(one) and not names.is_own(one) for one in reserved):
+        raise Refused(f"loadBalancerIP {ip} belongs to another Service")
     if request.is_internal and not reserved:
         return ip  # of the subnetwork, which Google checks
     if not reserved:

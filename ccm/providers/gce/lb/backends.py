@@ -21,10 +21,13 @@ MAX_NEW, MAX_ADDED = 200, 1000  # instances of a pool when it is made, and in on
 MAX_MEMBERS = 1000  # of an instance group
 
 
-def paths_of(nodes: Sequence[Node]) -> list[str]:
-    """The instances of Nodes; one without is not behind a load balancer."""
+def paths_of(nodes: Sequence[Node], region: str) -> list[str]:
+    """The instances of Nodes; one without, or of another region, is not behind a load balancer.
+
+    A network spans all regions, and one instance from elsewhere has the whole write refused.
+    """
     refs = (ids.instance_of(node.provider_id) for node in nodes)
-    return sorted(ref.path for ref in refs if ref)
+    return sorted(ref.path for ref in refs if ref and ids.region_of(ref.zone) == region)
 
 
 class TargetPools:

@@ -143,7 +143,7 @@ class GceLoadBalancers:
         self._check(service, work)
         if work.rule is None:
             raise Refused(f"Service {service.key} has no load balancer")
-        paths = paths_of(nodes)
+        paths = paths_of(nodes, work.place.region)
         if work.is_internal:
             name = last_part(text(work.rule.get("backendService")))
             if backend := work.observed.get(SERVICE, name):
@@ -214,14 +214,14 @@ class GceLoadBalancers:
             await self._parts.create(place, ADDRESS, body)
             address = await self._parts.get(place, ADDRESS, names.balancer)
             desired["IPAddress"] = text(address.get("address"))
-        tags = await self._tags(nodes)
+        tags = await self._tags(nodes, request.warnings)
         check = await self._ensure_around(work, request, desired["IPAddress"], tags)
         if rule and not is_right:
             await self._parts.delete(place, RULE, names.balancer)
         if must_replace_pool:
             await self._parts.delete(place, POOL, names.balancer)
             pool = None
-        paths = paths_of(nodes)
+        paths = paths_of(nodes, place.region)
         if request.is_internal:
             write = self._services.ensure(place, names, request, work.observed, check, paths)
         else:
@@ -279,24 +279,27 @@ class GceLoadBalancers:
         await together(ensure(FIREWALL, firewall), ensure_check())
         return f"projects/{place.project}/global/{kind.collection}/{check['name']}"
 
-    async def _tags(self, nodes: Sequence[Node]) -> Sequence[str]:
+    async def _tags(self, nodes: Sequence[Node], warnings: list[str]) -> Sequence[str]:
         """Network tags of the Nodes: those of the file, else for each instance the longest tag that
-        its name begins with.
+        its name begins with. An instance without one is left out, unless none has one.
         """
         if self._section.node_tags:
             return sorted(self._section.node_tags)
-        listing, tags = await self._instances.read(nodes), set[str]()
+        listing, tags, lacking = await self._instances.read(nodes), set[str](), list[str]()
         for ref in filter(None, (ids.instance_of(node.provider_id) for node in nodes)):
             if machine := listing.by_id.get(ref):
-                fitting = [tag for tag in machine.tags if ref.name.startswith(tag)]
-                if not fitting:
-                    raise CloudError(
-                        f"instance {machine} has no network tag that its name begins with: "
-                        "set node-tags in [global] to a tag that all Nodes have"
-                    )
-                tags.add(max(fitting, key=len))
+                if fitting := [tag for tag in machine.tags if ref.name.startswith(tag)]:
+                    tags.add(max(fitting, key=len))
+                else:
+                    lacking.append(str(machine))
+        if lacking:
+            warnings.append(
+                f"instance {lacking[0]} has no network tag that its name begins with: "
+                "set node-tags in [global] to a tag that all Nodes have"
+            )
         if not tags:
-            raise CloudError("there is no Node to take network tags from: set node-tags")
+            no_node = "there is no Node to take network tags from: set node-tags"
+            raise CloudError(warnings[-1] if lacking else no_node)
         return sorted(tags)
 
     async def _clean_up(self, work: Work, request: BalancerRequest) -> None:

@@ -1,5 +1,6 @@
 """What a Service asks for: its fields and upstream's annotations, read and checked."""
 
+import re
 from dataclasses import dataclass, field
 
 from ccm.errors import ImplementedElsewhere, Refused
@@ -7,7 +8,7 @@ from ccm.model.cloud import Network
 from ccm.model.objects import text
 from ccm.model.service import HealthCheck, Service
 from ccm.providers.gce.config import Place
-from ccm.providers.gce.ids import path_of_url
+from ccm.providers.gce.ids import NAME, path_of_url
 
 TYPE, OLD_TYPE = "networking.gke.io/load-balancer-type", "cloud.google.com/load-balancer-type"
 GLOBAL_ACCESS = "networking.gke.io/internal-load-balancer-allow-global-access"
@@ -124,4 +125,6 @@ def _subnetwork(service: Service, place: Place) -> str:
     name = text(service.annotations.get(SUBNET))
     if not name:
         return place.subnetwork
+    if not re.fullmatch(NAME, name):
+        raise Refused(f"annotation {SUBNET}: {name!r} is not the name of a subnetwork")
     return path_of_url(f"regions/{place.region}/subnetworks/{name}", place.network_project)
