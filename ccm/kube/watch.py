@@ -85,6 +85,7 @@ class WatchFailed:
     why: str
 
 
+OLDER_LISTS = 4  # in a row that may be those of an API server that lags behind; some seconds
 FIRST_SILENCES, MOST_SILENCES = 2, 8  # silent watches until a list, and from one to the next
 OPENED = Bookmark()  # a watch request was answered; that alone is no progress
 WatchEvent = ListStarted | Updated | Deleted | ListCompleted | Bookmark | Malformed | WatchFailed
@@ -99,11 +100,27 @@ class _Position:
 
     def __init__(self) -> None:
         self.version = ""
+        self._newest, self._older_lists = "", 0
         self._doubted: str | None = None
         self._has_odd_objects = False
 
     def move(self, version: str) -> None:
-        self.version = version or self.version
+        self.version = self._newest = version or self.version
+
+    def check(self, version: str) -> None:
+        """Raise for a list that is older than what was seen, unless several in a row are.
+
+        One of several API servers may lag behind: objects that its list lacks are not gone. After a
+        restore of etcd all lists are older.
+        """
+        if not _is_older(version, self._newest):
+            self._older_lists = 0
+        elif self._older_lists < OLDER_LISTS:
+            self._older_lists += 1
+            why = (
+                f"a list of version {version} is older than version {self._newest}, which was seen"
+            )
+            raise Unreachable(why)
 
     def reset(self) -> None:
         """Start over with a list."""
@@ -198,6 +215,8 @@ async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wat
                 raise
             size //= 2
             continue
+        if not more:
+            position.check(text(page["metadata"]["resourceVersion"]))
         for item in page["items"] or ():
             event = _updated(item)
             if isinstance(event, Malformed):
@@ -233,7 +252,7 @@ async def _check_past(kube: Kube, path: str, position: _Position) -> None:
     """
     page = await _page(kube, path, {"limit": "1"})
     newest = text(page["metadata"]["resourceVersion"])
-    if newest.isdecimal() and position.version.isdecimal() and int(newest) < int(position.version):
+    if _is_older(newest, position.version):
         raise _RelistNeeded(f"the newest version is {newest}, and {position.version} was seen")
 
 
@@ -284,6 +303,11 @@ async def _lines(content: HttpConnection, idle_limit: float) -> AsyncIterator[by
                 yield line
         if len(rest) > MAX_LINE_SIZE:
             raise Unreachable(f"a line of more than {MAX_LINE_SIZE} bytes")
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Whether it is; of versions that are not numbers this is not known."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def _updated(item: Any) -> Updated | Malformed:

@@ -155,6 +155,27 @@ async def test_a_list_whose_rest_expired_begins_again() -> None:
         assert asked(server) == ["list", "list", "list", "watch 6"]
 
 
+async def test_a_list_that_is_older_than_what_was_seen_takes_no_object_away() -> None:
+    """Of several API servers, one lags behind."""
+    stale, fresh = listing(4, obj("a", 1)), listing(6, obj("a", 1), obj("b", 5))
+    answers = (fresh, stream(GONE), stale, stale, fresh, stream(then="silence"))
+    async with serving(*answers) as (_, kube):
+        found = await events(kube, 14)
+        reasons = [event.why for event in found if isinstance(event, WatchFailed)]
+        assert kinds(found) == "[ put put ] open failed [ failed [ failed [ put put ]"
+        assert reasons[1:] == ["a list of version 4 is older than version 6, which was seen"] * 2
+
+
+async def test_a_list_that_stays_older_is_the_truth_after_a_restore() -> None:
+    restored = listing(4, obj("a", 1))
+    lists = [restored] * watch.OLDER_LISTS
+    answers = (listing(6, obj("b", 5)), stream(GONE), *lists, restored, stream(then="silence"))
+    async with serving(*answers) as (server, kube):
+        found = await events(kube, 2 * watch.OLDER_LISTS + 9)
+        assert found[-4:] == story("[ a1 ] open")
+        assert asked(server)[-1] == "watch 4"
+
+
 async def test_a_watch_that_ends_goes_on_from_where_it_was() -> None:
     answers = (listing(5), stream(line("ADDED", obj("a", 7))), stream(then="silence"))
     async with serving(*answers) as (server, kube):
