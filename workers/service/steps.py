@@ -47,6 +47,7 @@ from workers.service.plan import (
     relevant_spec,
 )
 from workers.service.state import LastApplied, Refusal, ServiceState
+from workers.service.turns import WriteTurns
 
 log = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class ServiceSteps:
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context, self._balancers = context, balancers
         self._record = context.recorder.record
+        self._turns = WriteTurns(context.executor, context.queue)
         self._written: dict[str, float] = {}  # UID of a Service to our last write of its balancer
         self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
@@ -111,7 +113,8 @@ class ServiceSteps:
 
     async def _write(self, state: ServiceState, write: ServiceWrite) -> ServiceState:
         try:
-            answer = await self._context.performer.perform(patch_for(write))
+            async with self._turns.turn(write.service):
+                answer = await self._context.performer.perform(patch_for(write))
         except KubernetesError as error:
             if not (error.status == 404 or error.is_race or error.is_refusal):
                 why = write_failed(write, error)

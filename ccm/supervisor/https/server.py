@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 200  # with TLS, at the same time; watches and workers need descriptors, too
 MAX_HANDSHAKES = 100  # at the same time, beside those
+TLS_HANDSHAKE = b"\x16"  # the first byte of a client
 ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
@@ -240,7 +241,8 @@ class TlsListener:
     async def _handshake(self, connection: socket.socket, address: str) -> None:
         try:
             async with asyncio.timeout(self._handshake_timeout):
-                await _first_byte(connection)
+                if not await _begins_tls(connection):
+                    return
                 transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                     self._protocol, connection, ssl=self._context
                 )
@@ -253,17 +255,19 @@ class TlsListener:
         self._open[transport] = address
 
 
-async def _first_byte(connection: socket.socket) -> None:
-    """Wait until the client speaks: TLS is set up for no silent connection."""
+async def _begins_tls(connection: socket.socket) -> bool:
+    """Wait until the client speaks: TLS is set up for no connection that is silent, or closed."""
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(connection, call_until_done, readable.set)
+    is_tls = False
     try:
         await readable.wait()
-    except asyncio.CancelledError:
+        is_tls = connection.recv(1, socket.MSG_PEEK) == TLS_HANDSHAKE
+    finally:
         loop.remove_reader(connection)
-        connection.close()
-        raise
-    loop.remove_reader(connection)
+        if not is_tls:
+            connection.close()
+    return is_tls
 
 
 def _client_address(connection: socket.socket) -> str:
