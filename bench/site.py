@@ -60,6 +60,10 @@ class Controller(Controlled):
         )
         self._sampler = self._sample(site.plan.profiles) if site.plan.profiles else None
 
+    def command(self, arguments: list[str]) -> list[str]:
+        """An interpreter of its own, not a fork of one that has loaded the code: that counts."""
+        return [sys.executable, "-P", "-m", *arguments]
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         code = super().end(number)
         if self._sampler:
@@ -156,7 +160,6 @@ class Site:
     kube: Kube
     spectator: Spectator
     numbers: "count[int]" = field(default_factory=lambda: count(1))
-    seen: int = 0  # requests in the audit log that are not counted
 
     @property
     def cloud_config(self) -> Path:
@@ -188,11 +191,11 @@ class Site:
 
     async def count_again(self) -> None:
         await self.admin.reset_counters()
-        self.seen = sum(1 for _ in self.cluster.audit())
+        self.cluster.forget_audit()
 
     def requests(self) -> list[AuditEntry]:
         """What the controllers asked of the API server since the last `count_again`."""
-        entries = list(self.cluster.audit())[self.seen :]
+        entries = self.cluster.audit()
         return [entry for entry in entries if entry.user_agent.startswith(CONTROLLERS)]
 
     def writes(self) -> Counter[str]:
@@ -290,9 +293,11 @@ async def crowd(
         yield controller
 
 
-async def until(what: str, look: Callable[[], object], seconds: float = 120.0) -> None:
+async def until(
+    what: str, look: Callable[[], object], seconds: float = 120.0, pause: float = 0.01
+) -> None:
     """Until `look` is true; it may ask a process, so it runs in a thread."""
-    await until_so(what, partial(asyncio.to_thread, look), seconds, pause=0.01)
+    await until_so(what, partial(asyncio.to_thread, look), seconds, pause)
 
 
 async def until_so(

@@ -64,6 +64,7 @@ class StandIn(Running):
         directory.mkdir()
         self._audit_log = directory / "audit.log"
         self._kubeconfig = directory / "kubeconfig"
+        self._audited = 0
         places = (f"--audit-log={self._audit_log}", f"--kubeconfig={self._kubeconfig}")
         super().__init__("stand-in", directory, ["bench.standin", f"--cloud={cloud_url}", *places])
 
@@ -85,7 +86,11 @@ class StandIn(Running):
         return self._kubeconfig
 
     def audit(self) -> Iterator[AuditEntry]:
-        return read_audit_log(self._audit_log)
+        return read_audit_log(self._audit_log, self._audited)
+
+    def forget_audit(self) -> None:
+        """Let `audit` begin here."""
+        self._audited = self._audit_log.stat().st_size
 
 
 async def initialised(cloud: CloudAdmin) -> list[Json]:

@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from ccm.errors import ConfigurationFault
+from ccm.model.rbac import PolicyRule, event_rule
 
 NODE = "cloud-node-controller"
 LIFECYCLE = "cloud-node-lifecycle-controller"
@@ -52,6 +53,11 @@ class Declaration:
     """The key in `EXPLAINED` of what it reconciles."""
     section: str
     """The section of the status page that shows its pending objects."""
+    rules: Mapping[str, tuple[PolicyRule, ...]]
+    """Name → what that may ask of the API server, for `manifests` and `check`.
+
+    Only the node controller may delete Nodes, and none may change the spec of a Service.
+    """
     built_in_account: str = ""
     """The account to which the API server's bootstrap policy gives the rights for this work."""
     upstream_queue: str = ""
@@ -73,6 +79,20 @@ DECLARATIONS = (
         account="cloud-node-controller",
         explained="node",
         section="nodes",
+        rules={
+            NODE: (
+                PolicyRule(
+                    "nodes", ("patch",), "provider ID, labels, taint of uninitialized nodes"
+                ),
+                PolicyRule("nodes/status", ("patch",), "addresses"),
+                event_rule(),
+            ),
+            LIFECYCLE: (
+                PolicyRule("nodes", ("patch",), "taint of nodes that are shut down"),
+                PolicyRule("nodes", ("delete",), "nodes whose machine is gone"),
+                event_rule(),
+            ),
+        },
         built_in_account="node-controller",
         upstream_queue="Nodes",
         flags={
@@ -91,6 +111,15 @@ DECLARATIONS = (
         account="service-controller",
         explained="service",
         section="balancers",
+        rules={
+            SERVICE: (
+                PolicyRule("services", ("get",), "whether one that vanished is really gone"),
+                PolicyRule(
+                    "services/status", ("patch",), "addresses of load balancers, our finalizer"
+                ),
+                event_rule(""),
+            )
+        },
         built_in_account="service-controller",
         flags={"load_balancer_classes": SERVICE, "concurrent_service_syncs": SERVICE},
     ),
@@ -100,6 +129,12 @@ DECLARATIONS = (
         account="route-controller",
         explained="node",
         section="nodes",
+        rules={
+            ROUTE: (
+                PolicyRule("nodes/status", ("patch",), "condition NetworkUnavailable"),
+                event_rule(),
+            )
+        },
         built_in_account="route-controller",
         upstream_queue="Routes",
         flags={"route_reconciliation_period": ROUTE, "cluster_cidr": ROUTE},
@@ -110,6 +145,12 @@ DECLARATIONS = (
         account="volume-label-controller",
         explained="pv",
         section="volumes",
+        rules={
+            VOLUME: (
+                PolicyRule("persistentvolumes", ("patch",), "labels and node affinity"),
+                event_rule(),
+            )
+        },
         flags={"legacy_zone_labels": VOLUME},
     ),
 )

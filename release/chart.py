@@ -12,11 +12,10 @@ import yaml
 from ccm import __version__
 from ccm.controllers import DECLARATIONS, load_controller, provided_by, with_defaults
 from ccm.kube import cluster_identity, lease, service_accounts
-from ccm.kube.events import event_rule
 from ccm.kube.service_accounts import account_name
 from ccm.manifests.rbac import rule_body
 from ccm.model.objects import watched_kind
-from ccm.model.rbac import PolicyRule, merge_rules
+from ccm.model.rbac import PolicyRule, event_rule, merge_rules
 from ccm.settings.declaration import Flag
 from ccm.settings.flags import flags
 from ccm.settings.syntax import (
@@ -113,9 +112,8 @@ def rights() -> Json:
 
 def _controllers() -> Iterator[Json]:
     for one in DECLARATIONS:
-        rules = load_controller(one.package, "").POLICY_RULES
         for alias, name in one.aliases.items():
-            yield _controller([name, alias], one.package, "", rules[name])
+            yield _controller([name, alias], one.package, "", one.rules[name])
     for provider in clouds():
         for name in provided_by(provider):
             rules = load_controller(name, provider).POLICY_RULES

@@ -1,6 +1,6 @@
 """What a controller is to the runner: the objects it subscribes to and one reconcile a key."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,7 +10,6 @@ from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
 from ccm.kube.events import EventRecorder, ObjectRef
 from ccm.model.objects import Json, Projection
-from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from workers.cloud_changes import CloudChanges
 from workers.executor import KeyExecutor
@@ -105,11 +104,6 @@ class ControllerModule(Protocol):
     """The kinds it watches, cut down to the fields it reads."""
     BACKOFF: Backoff
     """Of a key that failed."""
-    POLICY_RULES: Mapping[str, tuple[PolicyRule, ...]]
-    """Name in `--controllers` → what that may ask of the API server, for `manifests` and `check`.
-
-    Only the node controller may delete Nodes, and none may change the spec of a Service.
-    """
 
     def new_controller(self, context: ControllerContext) -> Controller:
         """The controller of this process; raises `NotNeeded`."""

@@ -47,8 +47,9 @@ async def _changed_labels(place: Site) -> Row:
 
 
 def _row(place: Site, what: str, verb: str, subresource: str, names: list[str]) -> Row:
-    entries = list(place.cluster.audit())[place.seen :]
-    nodes = [entry for entry in entries if entry.resource == "nodes" and entry.is_write]
+    nodes = [
+        entry for entry in place.cluster.audit() if entry.resource == "nodes" and entry.is_write
+    ]
     changes = {e.name: e for e in nodes if e.user_agent == "bench" and e.verb == verb}
     patches: dict[str, AuditEntry] = {}
     for entry in nodes:

@@ -94,7 +94,7 @@ class Watch:
             is_new = worker.get("pid") not in (None, old)
             return is_new and worker.get("ensured", 0) >= self._place.plan.services
 
-        await until("every balancer was compared", is_done, 600.0)
+        await until("every balancer was compared", is_done, 600.0, pause=0.1)
 
     async def _row(self, what: str, seconds: float, cpu: float) -> Row:
         calls = await self._place.admin.counters()

@@ -13,7 +13,6 @@ from typing import Literal, Self
 from ccm.errors import KubernetesError, NotLeading, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, KubernetesObject, format_time
-from ccm.model.rbac import PolicyRule
 from ccm.redaction import CUT, safe_text
 
 log = logging.getLogger(__name__)
@@ -24,11 +23,6 @@ BUSY_INTERVAL = 0.05  # seconds between two looks whether the work is done
 REPEAT_INTERVAL = 600.0  # seconds in which an equal Event is not sent again
 MESSAGE_LIMIT = 1024  # bytes that an API server takes
 DEFAULT_NAMESPACE = "default"  # of Events about objects that have none
-
-
-def event_rule(namespace: str = DEFAULT_NAMESPACE) -> PolicyRule:
-    """What an `EventRecorder` needs for Events in this namespace; in every one when it is empty."""
-    return PolicyRule("events", ("create",), "what people should know", namespace=namespace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,9 @@ from itertools import groupby
 
 from ccm.controllers import BY_PACKAGE, is_enabled, load_controller
 from ccm.kube import cluster_identity, lease, service_accounts
-from ccm.kube.events import event_rule
 from ccm.kube.service_accounts import account_name
 from ccm.model.objects import Json, watched_kind
-from ccm.model.rbac import PolicyRule, merge_rules
+from ccm.model.rbac import PolicyRule, event_rule, merge_rules
 from ccm.settings import Settings
 from ccm.settings.leader_migration import read_leader_migration
 from ccm.supervisor import nodes
@@ -83,13 +82,12 @@ def _of_supervisor(
 
 
 def _of_worker(worker: str, settings: Settings) -> Iterator[PolicyRule]:
-    rules = load_controller(worker, settings.cloud_provider).POLICY_RULES
     if worker not in BY_PACKAGE:
-        yield from rules
+        yield from load_controller(worker, settings.cloud_provider).POLICY_RULES
         return
-    for controller, its_rules in rules.items():
+    for controller, rules in BY_PACKAGE[worker].rules.items():
         if is_enabled(controller, settings.controllers):
-            yield from its_rules
+            yield from rules
 
 
 @dataclass(frozen=True, slots=True)

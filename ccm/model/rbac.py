@@ -39,6 +39,14 @@ class PolicyRule:
         )
 
 
+def event_rule(namespace: str = "default") -> PolicyRule:
+    """What an `EventRecorder` needs for Events in this namespace; in every one when it is empty.
+
+    Those about objects without a namespace are in `default`.
+    """
+    return PolicyRule("events", ("create",), "what people should know", namespace=namespace)
+
+
 def merge_rules(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
     """The same rules for one account: one for each target, in a stable order, none redundant."""
     by_target: dict[RuleTarget, PolicyRule] = {}

@@ -31,7 +31,7 @@ HEALTH_TOLERANCE = (
 )
 READS_PER_RETRY_PERIOD = 4  # of a replica that has nothing to renew
 EVENT_TIMEOUT = 1.0  # seconds that a stop waits for its Event to be sent
-READINESS_INTERVAL = 0.02  # seconds between two looks at our workers, while a free Lease waits
+READINESS_INTERVAL = 0.005  # seconds between two looks at our workers, while a free Lease waits
 FENCED_INTERVAL = 0.05  # seconds between two questions whether our workers stopped acting
 OFFERED_PERIODS = 2  # retry periods for which others may take a Lease that was offered
 LEFT_TO_OTHERS = "does not acquire the lease: workers are not ready"

@@ -12,7 +12,7 @@ from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
 from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError, Contested, KubernetesError
-from ccm.kube.events import Event, ObjectRef, event_rule
+from ccm.kube.events import Event, ObjectRef
 from ccm.log import performing, seconds_since
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import (
@@ -24,7 +24,6 @@ from ccm.model.objects import (
     Projection,
     resource_version,
 )
-from ccm.model.rbac import PolicyRule
 from ccm.model.writes import is_metadata_only
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
@@ -61,18 +60,6 @@ FORMER_MACHINE_RETRY = 5.0  # seconds
 
 BACKOFF = RETRY
 
-POLICY_RULES = {
-    NODE: (
-        PolicyRule("nodes", ("patch",), "provider ID, labels, taint of uninitialized nodes"),
-        PolicyRule("nodes/status", ("patch",), "addresses"),
-        event_rule(),
-    ),
-    LIFECYCLE: (
-        PolicyRule("nodes", ("patch",), "taint of nodes that are shut down"),
-        PolicyRule("nodes", ("delete",), "nodes whose machine is gone"),
-        event_rule(),
-    ),
-}
 PROJECTIONS = (
     # Before the Nodes themselves, so that none is taken in without it.
     Projection(NODE_IDENTITY, NODE_IDENTITY_PATHS),

@@ -8,12 +8,10 @@ from dataclasses import replace
 from ccm import metrics
 from ccm.bus.frames import CompareRoutes, Message
 from ccm.cloud.interface import Routes
-from ccm.controllers import ROUTE
 from ccm.errors import CloudError, Refused, RetryAfter
-from ccm.kube.events import Event, ObjectRef, event_rule
+from ccm.kube.events import Event, ObjectRef
 from ccm.model.cloud import Network, read_network
 from ccm.model.objects import NODE_IDENTITY_PATHS, Json, Node, Projection
-from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
 from workers.machines import FOREIGN, NodeMachines
@@ -46,12 +44,6 @@ CONCURRENT_KEYS = 200  # at the same time (upstream's number); the budget paces 
 
 BACKOFF = RETRY
 
-POLICY_RULES = {
-    ROUTE: (
-        PolicyRule("nodes/status", ("patch",), "condition NetworkUnavailable"),
-        event_rule(),
-    ),
-}
 PROJECTIONS = (
     Projection(
         "Node",

@@ -10,10 +10,9 @@ from functools import partial
 
 from ccm.bus.frames import Message
 from ccm.cloud.interface import ExcludesStoppedNodes, LoadBalancers, SelectsNodesByLabel
-from ccm.controllers import SERVICE
 from ccm.decide.backoff import Backoff
 from ccm.errors import Refused, RetryAfter
-from ccm.kube.events import ObjectRef, event_rule
+from ccm.kube.events import ObjectRef
 from ccm.model.objects import (
     NODE_IDENTITY_PATHS,
     SHUTDOWN_TAINT,
@@ -23,7 +22,6 @@ from ccm.model.objects import (
     Node,
     Projection,
 )
-from ccm.model.rbac import PolicyRule
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
@@ -71,13 +69,6 @@ _NODE: tuple[FieldPath, ...] = (
     ("status", "addresses"),
 )
 
-POLICY_RULES = {
-    SERVICE: (
-        PolicyRule("services", ("get",), "whether one that vanished is really gone"),
-        PolicyRule("services/status", ("patch",), "addresses of load balancers, our finalizer"),
-        event_rule(""),
-    ),
-}
 PROJECTIONS = (Projection("Service", _SERVICE), Projection("Node", _NODE))
 
 

@@ -5,14 +5,12 @@ from collections.abc import Iterable
 
 from ccm.bus.frames import Message
 from ccm.cloud.interface import RegionalVolumes, Volumes
-from ccm.controllers import VOLUME
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
-from ccm.kube.events import Event, ObjectRef, event_rule
+from ccm.kube.events import Event, ObjectRef
 from ccm.log import performing
 from ccm.model.cloud import PlaceAnswer, Unknown
 from ccm.model.objects import Json, Projection
-from ccm.model.rbac import PolicyRule
 from ccm.model.volume import LEGACY_SOURCES, REGION, ZONE, PersistentVolume
 from ccm.settings import Settings
 from workers.batch_reader import BatchReader
@@ -35,12 +33,6 @@ _META = ("name", "uid", "labels", "deletionTimestamp", "initializers")
 
 BACKOFF = RETRY
 
-POLICY_RULES = {
-    VOLUME: (
-        PolicyRule("persistentvolumes", ("patch",), "labels and node affinity"),
-        event_rule(),
-    ),
-}
 PROJECTIONS = (
     Projection(
         PersistentVolume.KIND,

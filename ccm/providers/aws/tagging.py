@@ -13,9 +13,10 @@ from ccm.bus.frames import Message
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults
 from ccm.kube.client import RateLimit
-from ccm.kube.events import ObjectRef, event_rule
+from ccm.kube.events import ObjectRef
 from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.objects import NODE_IDENTITY_PATHS, Json, Node, Projection
+from ccm.model.rbac import event_rule
 from ccm.providers.aws import ids
 from ccm.providers.aws.tags import (
     MAX_KEY,

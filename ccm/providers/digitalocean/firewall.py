@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, cast
 from ccm.bus.frames import Message
 from ccm.cloud.gate import call
 from ccm.decide.budget import Priority
-from ccm.kube.events import ObjectRef, event_rule
+from ccm.kube.events import ObjectRef
 from ccm.model.objects import Json, Projection
+from ccm.model.rbac import event_rule
 from ccm.model.service import SOURCE_RANGES, Service
 from ccm.providers.digitalocean import firewall_plan as plan
 from ccm.providers.digitalocean.firewall_plan import Inbound
