@@ -65,7 +65,8 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         self._executor, self._queue = context.executor, context.queue
         self._waiting: dict[str, tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]] = {}
         self._answers: dict[str, tuple[float, tuple[str, ...], AnswerT | Unknown]] = {}
-        self._some, self._full = asyncio.Event(), asyncio.Event()
+        self._some, self._enough = asyncio.Event(), asyncio.Event()
+        self._wanted = part.batch_size  # objects in the batch that gathers
         self._joined_at = 0.0  # by the loop's clock
         self._slots = asyncio.Semaphore(READS_IN_FLIGHT)
         self._reads: set[asyncio.Task[None]] = set()
@@ -141,8 +142,8 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         answered: asyncio.Future[AnswerT | Unknown] = loop.create_future()
         self._waiting[name], self._joined_at = (obj, answered), loop.time()
         self._some.set()
-        if self._is_full():
-            self._full.set()
+        if len(self._waiting) >= self._wanted:
+            self._enough.set()
         try:
             return await answered
         finally:
@@ -152,24 +153,25 @@ class BatchReader(Generic[ObjectT, AnswerT]):
     async def _gather(self, batch: GatheringBatch) -> None:
         """Wait until it is time for the batch to leave."""
         clock, timings = asyncio.get_running_loop().time, self._timings.batch
-        while not self._is_full():
+        full = self._part.batch_size
+        while len(self._waiting) < full:
             for _ in range(TURNS_TO_JOIN):
                 await asyncio.sleep(0)
-            are_more_coming = len(self._queue) > 0
-            seconds = seconds_to_wait(batch, clock(), self._joined_at, are_more_coming, timings)
+            are_more_coming, size = len(self._queue) > 0, len(self._waiting)
+            seconds = seconds_to_wait(
+                batch, clock(), self._joined_at, are_more_coming, timings, size
+            )
             if not seconds:
                 return
+            self._wanted = full if are_more_coming else int(min(full, batch.enough))
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._until_full()
+                    await self._until_enough()
 
-    async def _until_full(self) -> None:
-        while not self._is_full():  # also after one was cancelled
-            self._full.clear()
-            await self._full.wait()
-
-    def _is_full(self) -> bool:
-        return len(self._waiting) >= self._part.batch_size
+    async def _until_enough(self) -> None:
+        while len(self._waiting) < self._wanted:  # also after one was cancelled
+            self._enough.clear()
+            await self._enough.wait()
 
     def _next_batch(self) -> "list[tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]]":
         names = list(self._waiting)[: self._part.batch_size]

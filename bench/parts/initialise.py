@@ -261,14 +261,15 @@ def _row(number: int, name: str, runs: list[Run], sides: Mapping[str, list[Run]]
 def wrong_counts(plan: Plan, number: int, name: str, runs: list[Run]) -> list[str]:
     """Counts that are not what they have to be, whatever the machine does.
 
-    Nodes that are long in coming do not share reads: a batch leaves every `interval` then.
-    The first Node is asked about alone, and one batch of a burst may leave in a lull, too soon.
+    Nodes that are long in coming do not share reads: a batch leaves every `interval` then. Of a
+    burst the first Node is asked about alone, one batch may leave in a lull, too soon, and until
+    they are full, batches double.
     """
     broken = []
     for run in runs:
         coming = max(run.total - run.wall, 0.0)  # seconds in which the nodes were created
-        alone = 2 if coming else 1
-        most = math.ceil(number / plan.page) + alone + math.ceil(coming / Timings().batch.interval)
+        small = 2 + math.ceil(math.log2(plan.page)) if coming else 1
+        most = math.ceil(number / plan.page) + small + math.ceil(coming / Timings().batch.interval)
         writes = {what: n for what, n in sorted(run.writes.items()) if what != "events"}
         if writes != dict.fromkeys(NODE_WRITES, number):
             broken.append(f"{name}: {number} nodes were initialised with {writes} writes")

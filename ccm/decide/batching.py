@@ -8,6 +8,9 @@ LONE    They had one object each: `first_window`, or `lone_window` where the las
 STREAM  The last one had several: `join_window`; at the latest an `interval` after that one left.
 STEADY  Others came after one of a STREAM had left, too soon: an `interval` after the last one.
 
+Once several came, a batch waits no longer than until it is twice as large as the one before: a
+burst is worked on while it comes, for a few reads more, as few as its size has doublings.
+
 Where none comes for an `interval`, the next one is LONE. Those that are about to join are waited
 for in any case, up to `longest_wait`.
 """
@@ -47,6 +50,7 @@ class LastBatch:
 
     pace: Pace = Pace.LONE
     left_at: float = -math.inf
+    enough: float = math.inf  # objects for which the next one leaves at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class GatheringBatch:
     began_at: float
     window: float
     latest: float
+    enough: float = math.inf  # objects; with so many it leaves at once
 
 
 def begin(last: LastBatch, now: float, timings: BatchTimings) -> GatheringBatch:
@@ -70,9 +75,9 @@ def begin(last: LastBatch, now: float, timings: BatchTimings) -> GatheringBatch:
             window = timings.first_window if is_first else timings.lone_window
             return GatheringBatch(pace, now, window, now + timings.interval)
         case Pace.STREAM:
-            return GatheringBatch(pace, now, timings.join_window, latest)
+            return GatheringBatch(pace, now, timings.join_window, latest, last.enough)
         case Pace.STEADY:
-            return GatheringBatch(pace, now, timings.interval, latest)
+            return GatheringBatch(pace, now, timings.interval, latest, last.enough)
 
 
 def seconds_to_wait(
@@ -81,11 +86,14 @@ def seconds_to_wait(
     joined_at: float,
     are_more_coming: bool,
     timings: BatchTimings,
+    size: int = 1,
 ) -> float:
     """Until this is to be asked again, unless the batch is full before; 0 when it leaves.
 
     `joined_at` is when the last object joined, `are_more_coming` whether others are about to.
     """
+    if size >= batch.enough and not are_more_coming:
+        return 0.0
     left = min(joined_at + batch.window, batch.latest) - now
     if left > 0:
         return left
@@ -98,9 +106,11 @@ def seconds_to_wait(
 
 def leave(batch: GatheringBatch, now: float, size: int, is_full: bool) -> LastBatch:
     """The batch leaves `now`, with `size` objects."""
-    pace = batch.pace
+    pace, enough = batch.pace, batch.enough
     if pace is Pace.LONE and size > 1:
         pace = Pace.STREAM
-    elif pace is Pace.STREAM and not is_full and now < batch.latest:
+    elif pace is Pace.STREAM and not is_full and size < enough and now < batch.latest:
         pace = Pace.STEADY  # another one within the interval shows that this was too soon
-    return LastBatch(pace, now)
+    if pace is not Pace.LONE:
+        enough = 2 * size if math.isinf(enough) else max(2 * size, enough)
+    return LastBatch(pace, now, enough)

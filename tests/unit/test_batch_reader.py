@@ -143,9 +143,9 @@ async def test_a_page_that_lost_a_key_waits_for_others_and_does_not_spin(short_d
         await asyncio.gather(*r.start("a", "b"))  # from now on a page has half a second to fill
         tasks = r.start("c", "d")
         await until(lambda: len(r.reader._waiting) == 2)
-        r.reader._full.set()  # as a third one does that is cancelled before anybody looks
+        r.reader._enough.set()  # as a third one does that is cancelled before anybody looks
         await let_run(20)
-        assert not r.reader._full.is_set()
+        assert not r.reader._enough.is_set()
         await asyncio.gather(*tasks)
         assert r.machines.reads == [["a", "b"], ["c", "d"]]
 

@@ -53,9 +53,9 @@ def test_a_read_too_many_is_reported_with_what_is_allowed(reads: int) -> None:
 
 
 def test_nodes_that_arrive_may_cost_a_read_for_each_batch_that_could_not_wait() -> None:
-    """And for the first one alone, and for one batch that left in a lull."""
-    assert wrong(run(reads=7 + 8, coming=8 * Timings().batch.interval)) == []
-    assert len(wrong(run(reads=7 + 9, coming=8 * Timings().batch.interval))) == 1
+    """And for the first one alone, for one batch that left in a lull, for those that double."""
+    assert wrong(run(reads=12 + 8, coming=8 * Timings().batch.interval)) == []
+    assert len(wrong(run(reads=12 + 9, coming=8 * Timings().batch.interval))) == 1
 
 
 @pytest.mark.parametrize(("column", "count"), [("frames", 4), ("writes", 4), ("cloud calls", 3)])

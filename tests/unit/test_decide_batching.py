@@ -1,7 +1,8 @@
 """When a batch of reads leaves, by when objects come: each pace, and any arrivals."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 import pytest
@@ -32,6 +33,7 @@ class Left:
     at: float
     size: int
     waited: float  # its first object
+    enough: float  # objects
 
 
 def batches(
@@ -47,13 +49,14 @@ def batches(
             joined_at = max(began, came[-1])
             if len(came) == page:
                 break
-            seconds = seconds_to_wait(batch, now, joined_at, are_more_coming, TIMINGS)
+            seconds = seconds_to_wait(batch, now, joined_at, are_more_coming, TIMINGS, len(came))
             if not seconds:
                 break
-            filled_at = [at for at in arrivals[first + page - 1 : first + page] if at > now]
+            wanted = page if are_more_coming else int(min(page, batch.enough))
+            filled_at = [at for at in arrivals[first + wanted - 1 : first + wanted] if at > now]
             now = min([now + seconds, *filled_at])
         last = leave(batch, now, len(came), len(came) == page)
-        made.append(Left(batch.pace, now, len(came), now - arrivals[first]))
+        made.append(Left(batch.pace, now, len(came), now - arrivals[first], batch.enough))
         first += len(came)
     return made
 
@@ -101,6 +104,8 @@ STREAM = GatheringBatch(Pace.STREAM, 0.0, TIMINGS.join_window, 0.5)
 )
 def test_a_batch_begins_by_the_last_one(pace: Pace, now: float, expected: GatheringBatch) -> None:
     assert begin(LastBatch(pace, 0.0), now, TIMINGS) == expected
+    enough = math.inf if expected.pace is Pace.LONE else 8
+    assert begin(LastBatch(pace, 0.0, 8), now, TIMINGS) == replace(expected, enough=enough)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +126,34 @@ def test_a_batch_that_others_are_about_to_join_waits(
 
 @pytest.mark.parametrize(("now", "pace"), [(0.25, Pace.STEADY), (0.5, Pace.STREAM)])
 def test_a_stream_becomes_steady_when_a_batch_left_too_soon(now: float, pace: Pace) -> None:
-    assert leave(STREAM, now, 1, is_full=False) == LastBatch(pace, now)
+    assert leave(STREAM, now, 1, is_full=False) == LastBatch(pace, now, 2)
+
+
+@pytest.mark.parametrize(("size", "enough"), [(8, 16), (9, 18)])
+def test_a_batch_that_was_large_enough_did_not_leave_too_soon(size: int, enough: int) -> None:
+    batch = replace(STREAM, enough=8)
+    assert leave(batch, 0.25, size, is_full=False) == LastBatch(Pace.STREAM, 0.25, enough)
+
+
+def test_a_smaller_batch_makes_the_next_one_no_smaller() -> None:
+    batch = replace(STREAM, enough=8)
+    assert leave(batch, 0.25, 3, is_full=False) == LastBatch(Pace.STEADY, 0.25, 8)
+
+
+@pytest.mark.parametrize(
+    ("size", "are_more_coming", "leaves"), [(7, False, False), (8, False, True), (8, True, False)]
+)
+def test_a_batch_that_is_large_enough_leaves_unless_others_are_about_to_join(
+    size: int, are_more_coming: bool, leaves: bool
+) -> None:
+    batch = replace(STREAM, enough=8)
+    waits = seconds_to_wait(batch, 0.01, 0.01, are_more_coming, TIMINGS, size)
+    assert (waits == 0.0) is leaves
+
+
+def test_a_burst_is_read_in_batches_that_double_while_it_comes() -> None:
+    made = batches([0.0, 0.0, *(0.004 * number for number in range(1, 99))], page=100)
+    assert [left.size for left in made] == [2, 4, 8, 16, 32, 38]
 
 
 def test_objects_that_are_about_to_join_are_waited_for_but_not_for_ever() -> None:
@@ -131,7 +163,9 @@ def test_objects_that_are_about_to_join_are_waited_for_but_not_for_ever() -> Non
 
 def test_objects_that_keep_coming_are_read_twice_a_second() -> None:
     made = batches([0.004 * number for number in range(1000)], page=1000)
-    assert [left.size for left in made[1:-1]] == pytest.approx([125] * 7, abs=2)
+    large = [left.size for left in made if left.size > 100]
+    assert large == pytest.approx([125] * len(large), abs=3)
+    assert sum(large) > 700
 
 
 GAPS = st.lists(st.one_of(*(st.floats(0, most) for most in (0.0, 0.001, 0.05, 1.0))), max_size=150)
@@ -150,7 +184,10 @@ def test_whatever_comes_waits_and_costs_little(gaps: list[float]) -> None:
         passed = left.at - before.at
         if left.pace is not Pace.LONE:
             assert passed <= TIMINGS.interval + TICK
-            if left.size < PAGE and passed < TIMINGS.interval - TICK:
+            if left.size < min(PAGE, left.enough) and passed < TIMINGS.interval - TICK:
                 assert left.pace is Pace.STREAM
                 early.append(left.at)
     assert all(later - at > TIMINGS.interval for at, later in pairwise(early))
+    grown = [left for left in made if left.enough <= left.size < PAGE]
+    for before, after in pairwise(grown):
+        assert after.enough >= 2 * before.enough or after.at - before.at > TIMINGS.interval
