@@ -155,10 +155,12 @@ DECLARATIONS = (
     ),
 )
 """Ours, in the order in which their workers start: Nodes come first, as all else waits for them."""
-BY_PACKAGE = {one.package: one for one in DECLARATIONS}
-BY_WORKER = {one.worker: one for one in DECLARATIONS}
+BY_PACKAGE = {declaration.package: declaration for declaration in DECLARATIONS}
+BY_WORKER = {declaration.worker: declaration for declaration in DECLARATIONS}
 
-ALIASES = {alias: name for one in DECLARATIONS for alias, name in one.aliases.items()}
+ALIASES = {
+    alias: name for declaration in DECLARATIONS for alias, name in declaration.aliases.items()
+}
 KNOWN = tuple(ALIASES.values())
 
 GROUP = "ccm.cloud_controllers"

@@ -74,7 +74,7 @@ def proxy_for(url: str, environ: Mapping[str, str] = os.environ) -> Proxy | None
     Raises `ValueError` for a variable that names none, with its name.
     """
     target = urlsplit(url)
-    name = next((one for one in VARIABLES.get(target.scheme, ()) if environ.get(one)), "")
+    name = next((item for item in VARIABLES.get(target.scheme, ()) if environ.get(item)), "")
     port = target.port or PORTS.get(target.scheme, 0)
     if not name or is_excluded(target.hostname or "", port, environ):
         return None

@@ -23,9 +23,9 @@ def process_name(controller: str) -> str:
 def wanted_workers(settings: Settings) -> dict[str, str]:
     """Worker name → its controller (see `load_controller`), of all that are enabled."""
     wanted: dict[str, str] = {}
-    for one in DECLARATIONS:
-        if any(is_enabled(name, settings.controllers) for name in one.aliases.values()):
-            is_sharded = one.package == "node"
-            workers = shard_names(settings.node_workers) if is_sharded else (one.worker,)
-            wanted |= dict.fromkeys(workers, one.package)
+    for declaration in DECLARATIONS:
+        if any(is_enabled(name, settings.controllers) for name in declaration.aliases.values()):
+            is_sharded = declaration.package == "node"
+            workers = shard_names(settings.node_workers) if is_sharded else (declaration.worker,)
+            wanted |= dict.fromkeys(workers, declaration.package)
     return wanted | {name: name for name in enabled_provided(settings.controllers)}

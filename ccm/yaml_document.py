@@ -158,8 +158,8 @@ class _Values:
                     continue
             seen[text] = line
             if key.tag == f"{_TAG}merge":
-                for one in self._bases(value, depth):
-                    self._update(found if self._merges else merged, one, depth)
+                for item in self._bases(value, depth):
+                    self._update(found if self._merges else merged, item, depth)
             else:
                 self._put(found, text, self.read(value, depth + 1), line, depth)
         for text in merged.keys() - found.keys():
@@ -169,10 +169,10 @@ class _Values:
     def _bases(self, node: yaml.Node, depth: int) -> Iterator[YamlMapping]:
         """The mappings that `<<` names, those that count less first."""
         is_list = isinstance(node, yaml.SequenceNode)
-        for one in reversed(node.value) if is_list else (node,):
-            if not isinstance(one, yaml.MappingNode):
+        for item in reversed(node.value) if is_list else (node,):
+            if not isinstance(item, yaml.MappingNode):
                 raise YamlError(_line(node), "merges what is not a mapping", "remove <<")
-            yield self.read(one, depth)
+            yield self.read(item, depth)
 
     def _update(self, found: YamlMapping, other: YamlMapping, depth: int) -> None:
         for key, value in other.items():

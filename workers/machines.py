@@ -145,7 +145,7 @@ class NodeMachines:
     async def _settle(self) -> set[str]:
         """Ask about machines that several Nodes name."""
         contested, self._contested = self._contested, set()
-        nodes = [one for one in self._nodes(contested) if self._holders.is_contested(one.name)]
+        nodes = [item for item in self._nodes(contested) if self._holders.is_contested(item.name)]
         if not nodes or not self._instances:
             return set()
         answers = await call(Priority.NODE_INIT, self._instances.describe, nodes)

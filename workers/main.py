@@ -229,6 +229,6 @@ def _grace(settings: Settings) -> float:
 
 
 def _hello(module: ControllerModule, provider: CloudProvider) -> Hello:
-    projections = [{"kind": one.kind, "paths": one.paths} for one in module.PROJECTIONS]
+    projections = [{"kind": item.kind, "paths": item.paths} for item in module.PROJECTIONS]
     quotas = {name: [quota.per_second, quota.burst] for name, quota in provider.quotas.items()}
     return Hello(projections, quotas, provider.provider_ids.pattern)

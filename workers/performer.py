@@ -147,9 +147,11 @@ class Performer:
         except (KubernetesError, Unreachable):
             return ""
         entries = objects(mapping(raw.get("metadata")).get("managedFields"))
-        others = [one for one in entries if not text(one.get("manager")).startswith(OUR_MANAGER)]
-        owners = [one for one in others if _owns(mapping(one.get("fieldsV1")), where[1])]
-        newest = max(owners or others, key=lambda one: text(one.get("time")), default={})
+        others = [
+            entry for entry in entries if not text(entry.get("manager")).startswith(OUR_MANAGER)
+        ]
+        owners = [item for item in others if _owns(mapping(item.get("fieldsV1")), where[1])]
+        newest = max(owners or others, key=lambda item: text(item.get("time")), default={})
         return text(newest.get("manager"))
 
 

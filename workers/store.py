@@ -271,7 +271,7 @@ class MachineHolders:
     def claimants(self, provider_ids: Iterable[str]) -> set[str]:
         """All Nodes that name the machine of these provider IDs."""
         return {
-            one for machine in provider_ids for one in self._nodes.get(self._machine(machine), ())
+            item for machine in provider_ids for item in self._nodes.get(self._machine(machine), ())
         }
 
     def is_contested(self, name: str) -> bool:

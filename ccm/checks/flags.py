@@ -20,7 +20,7 @@ from ccm.settings.leader_migration import read_leader_migration
 MIN_LEASE_MARGIN = 2.0  # seconds between the renew deadline and the end of the Lease
 
 CONTROLLER_OF_FLAG = {
-    **{field: name for one in DECLARATIONS for field, name in one.flags.items()},
+    **{field: name for declaration in DECLARATIONS for field, name in declaration.flags.items()},
     "tags": "tagging",
     "resources": "tagging",
 }
@@ -76,7 +76,7 @@ def _without_controller(settings: Settings, chosen: Iterable[Flag]) -> Iterator[
 
 def _of_controllers(settings: Settings) -> Iterator[Finding]:
     items = settings.controllers
-    if not (enabled_provided(items) or any(is_enabled(one, items) for one in KNOWN)):
+    if not (enabled_provided(items) or any(is_enabled(item, items) for item in KNOWN)):
         yield warning(
             f"--controllers={','.join(items)} turns no controller on",
             "begin it with *, for all but those that are named with -",

@@ -30,7 +30,11 @@ class ServingRequest:
         """Why an approval would be of no use any more; empty when it would be."""
         if node is None:
             return "there is no such Node"
-        has = {text(one.get("address")) for one in node.addresses if "IP" in text(one.get("type"))}
+        has = {
+            text(address.get("address"))
+            for address in node.addresses
+            if "IP" in text(address.get("type"))
+        }
         if self.addresses == has:
             return ""
         return f"it is for {_listed(self.addresses)}, and the Node has {_listed(has)} by now"
@@ -70,13 +74,13 @@ def evaluate_requests(
     requests: Iterable[ServingRequest], nodes: Mapping[str, Node]
 ) -> Iterator[Finding]:
     """What to approve, and what to deny, so that the kubelet asks again."""
-    found = [(one, one.why_stale(nodes.get(one.node))) for one in requests]
-    if stale := [f"{one.name} of {one.node}: {why}" for one, why in found if why]:
+    found = [(request, request.why_stale(nodes.get(request.node))) for request in requests]
+    if stale := [f"{item.name} of {item.node}: {why}" for item, why in found if why]:
         yield warning(
             f"requests for serving certificates are stale: {abbreviate(stale)}",
             "deny them (kubectl certificate deny), and kubelets ask again; else in 15 minutes",
         )
-    if waiting := [f"{one.name} of {one.node}" for one, why in found if not why]:
+    if waiting := [f"{item.name} of {item.node}" for item, why in found if not why]:
         yield warning(
             f"requests for serving certificates wait for approval: {abbreviate(waiting)}",
             "approve them (kubectl certificate approve); until then kubectl logs and exec fail",
@@ -87,8 +91,8 @@ def evaluate_requests(
 
 def explain_requests(requests: Iterable[Json], node: Node) -> Iterator[str]:
     """A sentence about each request of this Node's kubelet that waits."""
-    for one in waiting_requests(requests):
-        if one.node == node.name:
-            why = one.why_stale(node)
+    for request in waiting_requests(requests):
+        if request.node == node.name:
+            why = request.why_stale(node)
             state = f"is stale: {why}; deny it" if why else "waits for approval"
-            yield f"serving certificate: request {one.name} {state}"
+            yield f"serving certificate: request {request.name} {state}"

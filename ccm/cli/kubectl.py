@@ -123,8 +123,8 @@ def _on_leader(name: str, text: str, call: str) -> None:
         if name == "explain":
             explain_certificates(cluster, words)
         terminal = ("-it",) if sys.stdin.isatty() and sys.stdout.isatty() else ()
-        there = cluster.exec_words(cluster.leader(), *terminal)
-        sys.exit(subprocess.run(("kubectl", *cluster.flags, *there, name, *words)).returncode)
+        current = cluster.exec_words(cluster.leader(), *terminal)
+        sys.exit(subprocess.run(("kubectl", *cluster.flags, *current, name, *words)).returncode)
 
 
 _on_leader("status", "Show the leader's status; --all-replicas: one row each.", "status")

@@ -181,7 +181,7 @@ def _deletions_lines(status: DeletionStatus) -> Iterator[str]:
     counts, budget = status["counts"], status["budget"]
     window = format_duration(budget["window_seconds"])
     yield f"budget: {budget['left']} of {budget['limit']} left in {window}"
-    spent = (f"{one['node']} ({one['times']}×)" for one in budget["spent"])
+    spent = (f"{item['node']} ({item['times']}×)" for item in budget["spent"])
     yield from ([f"spent on: {', '.join(spent)}"] if budget["spent"] else [])
     yield f"since the start: {counts['proposed']} proposed, {counts['permitted']} permitted"
     width = max((len(item["node"]) for item in status["candidates"]), default=0)

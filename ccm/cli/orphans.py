@@ -41,9 +41,9 @@ def list_orphans(output: str, flags: tuple[str, ...]) -> None:
     except NotChecked as error:
         fail([error])
     if output != "text":
-        say_document("orphans/v1", {"orphans": [asdict(one) for one in found]}, output)
+        say_document("orphans/v1", {"orphans": [asdict(item) for item in found]}, output)
         return
-    say(*(f"{one.kind} {one.name}: {one.why}" for one in found))
+    say(*(f"{item.kind} {item.name}: {item.why}" for item in found))
     say(f"orphans: {len(found) or 'none'}")
 
 

@@ -82,7 +82,7 @@ async def _require_reads(reading: "Reading") -> None:
 
 
 def _lines(result: "Plan") -> Iterator[str]:
-    for (kind, name), changes in groupby(result.kubernetes, lambda one: (one.kind, one.name)):
+    for (kind, name), changes in groupby(result.kubernetes, lambda item: (item.kind, item.name)):
         yield Heading(f"{kind} {name}")
         yield from map(_field, changes)
     for change in result.cloud:

@@ -78,9 +78,9 @@ def _urgency(seen: TimedNode) -> tuple[bool, float]:
 
 def _workload(sandbox: Sandbox) -> Rows:
     seen, count = sandbox.workload, len(sandbox.observer.nodes)
-    behind = f"{seen.service_address}, {len(seen.service_backends)} of {count} nodes behind it"
+    backends = f"{seen.service_address}, {len(seen.service_backends)} of {count} nodes behind it"
     has = {
-        ("Service web", "a load balancer"): behind if seen.service_address else "",
+        ("Service web", "a load balancer"): backends if seen.service_address else "",
         ("pod networks", "routes"): seen.routed and f"{len(seen.routed)} of {count} nodes",
         ("volume data", "its zone"): seen.volume_zone,
     }

@@ -70,7 +70,7 @@ def _watch(output: str, ask: Callable[[], Mapping[str, Any]]) -> None:
 )
 @click.argument(
     "kind",
-    shell_complete=lambda _, __, text: [one for one in EXPLAINED if one.startswith(text)],
+    shell_complete=lambda _, __, text: [item for item in EXPLAINED if item.startswith(text)],
 )
 @click.argument("name", default="")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Of a Service.")
@@ -99,7 +99,7 @@ def _object(kind: str, name: str) -> tuple[str, str]:
     if not name:
         kind, _, name = kind.partition("/")
     written = kind.lower()
-    found = [key for key, one in EXPLAINED.items() if written in (key, *one.short_names)]
+    found = [key for key, item in EXPLAINED.items() if written in (key, *item.short_names)]
     if not found:
         raise click.BadParameter(
             f"{kind!r}: choose one of {', '.join(EXPLAINED)}", param_hint="KIND"

@@ -85,7 +85,7 @@ def workers_table(status: Status) -> Rows:
         "for, pid, restarts, objects, queue, pending",
         "pid, restarts, objects, queue",
     )
-    brief = ", ".join(f"{one['name']} {one['state']} ({one['pid'] or '-'})" for one in workers)
+    brief = ", ".join(f"{item['name']} {item['state']} ({item['pid'] or '-'})" for item in workers)
     if len(rows) > MAX_NAMED:
         states = Counter(worker["state"] for worker in workers)
         brief = ", ".join(f"{count} {state}" for state, count in states.items())

@@ -83,14 +83,14 @@ class RecordedBalancers:
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         try:
-            there = await invoke(self._real.ensure, service, nodes)
+            current = await invoke(self._real.ensure, service, nodes)
         except WouldWrite as write:
             found = await invoke(self._real.get, service)
             self._record(service, "update" if found else "create", str(write), nodes)
             warnings = tuple(getattr(write, "__notes__", ()))
             return replace(found or self._new(service), warnings=warnings)
         self._changes.pop(service.uid, None)
-        return there
+        return current
 
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         planned = self._changes.get(service.uid)
@@ -130,8 +130,8 @@ class RecordedRoutes:
         self._created: dict[str, Route] = {}  # by the ID that stands for the coming one
 
     async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
-        there = await invoke(self._real.list, nodes)
-        left = [route for route in there if route.id not in self._deleted]
+        current = await invoke(self._real.list, nodes)
+        left = [route for route in current if route.id not in self._deleted]
         names = {node.name for node in nodes}
         coming = self._created.values()
         return [*left, *(r if r.node in names else replace(r, node="") for r in coming)]

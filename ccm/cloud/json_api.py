@@ -351,6 +351,6 @@ def with_trust(server: Server) -> Server:
     if not server.ca_file or not server.url.startswith("https:"):
         return replace(server, ca_file="")
     found = x509.load_pem_x509_certificate(Path(server.ca_file).read_bytes()).extensions
-    constraints = [one.value for one in found if isinstance(one.value, x509.BasicConstraints)]
-    is_authority = any(one.ca for one in constraints)
+    constraints = [item.value for item in found if isinstance(item.value, x509.BasicConstraints)]
+    is_authority = any(item.ca for item in constraints)
     return replace(server, is_pinned=not is_authority)

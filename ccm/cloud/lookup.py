@@ -116,7 +116,7 @@ def one_answer(answers: Sequence[Answer], are_all: str) -> Answer:
     """
     existing = [answer for answer in answers if not isinstance(answer, Gone)]
     if len(existing) > 1:
-        ids = sorted(one.provider_id if isinstance(one, Instance) else "?" for one in existing)
+        ids = sorted(item.provider_id if isinstance(item, Instance) else "?" for item in existing)
         return Unknown(f"{len(ids)} {are_all}: {', '.join(ids)}")
     return existing[0] if existing else answers[0]
 

@@ -151,7 +151,7 @@ class MachineLookup(ABC, Generic[L, M]):
         for mark in marks:
             kind, _, value = mark.partition(":")
             if mark != ANY_MACHINE and not (kind in self.mark_kinds and value):
-                kinds = ", ".join(f"{one}:…" for one in self.mark_kinds) or "none at all"
+                kinds = ", ".join(f"{item}:…" for item in self.mark_kinds) or "none at all"
                 problem = f"{mark!r} is no mark of this cloud's machines"
                 raise ConfigurationFault("--machine-marks", problem, f"it has {kinds}")
         implied = frozenset[str]() if ANY_MACHINE in marks else self.required_marks
@@ -203,11 +203,11 @@ class MachineLookup(ABC, Generic[L, M]):
             if isinstance(found, Instance | Gone | Unknown):
                 answers[node.name] = found
             elif found:
-                one = self._only(node, found)
-                if isinstance(one, Unknown):
-                    answers[node.name] = one
+                item = self._only(node, found)
+                if isinstance(item, Unknown):
+                    answers[node.name] = item
                 else:
-                    machines[node.name] = one
+                    machines[node.name] = item
         await self.prepare([*machines.values()], listing)
         reads = [
             _unless_failed(self.instance(node, machines[node.name], listing))
@@ -219,7 +219,7 @@ class MachineLookup(ABC, Generic[L, M]):
 
     def _only(self, node: Node, found: Sequence[M]) -> M | Unknown:
         """The one machine of the cluster's among those that a Node may be."""
-        own = [one for one in found if not self.why_foreign(one)]
+        own = [item for item in found if not self.why_foreign(item)]
         if not own:
             return Unknown(self.why_foreign(found[0]))
         if len(own) > 1:

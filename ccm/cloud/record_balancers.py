@@ -129,7 +129,7 @@ class PresentNodes:
         answers = await invoke(self._instances.describe, asked) if asked else {}
         absent = {node.provider_id for node in asked if isinstance(answers.get(node.name), Gone)}
         now = time.monotonic()
-        trusted = {one: until for one, until in self._absent.items() if until > now}
+        trusted = {item: until for item, until in self._absent.items() if until > now}
         self._absent = trusted | dict.fromkeys(absent, now + ABSENT_TRUSTED)
         return len(self._present(nodes)) < len(nodes)
 
@@ -181,7 +181,7 @@ class RecordBalancers(ABC, Generic[R]):
     @final
     async def owned(self) -> Sequence[OwnedBalancer]:
         records = await self.shared_list()
-        return list(dict.fromkeys(one for record in records if (one := self.owner_of(record))))
+        return list(dict.fromkeys(item for record in records if (item := self.owner_of(record))))
 
     # What a provider says of its cloud
 
@@ -271,7 +271,7 @@ class RecordBalancers(ABC, Generic[R]):
                     self.check_ready(record)
                     kept.append(await self.finish(request, record))
             for record in own:
-                if not any(self.id_of(record) == self.id_of(one) for one in kept):
+                if not any(self.id_of(record) == self.id_of(item) for item in kept):
                     await self._remove(record)
         return self.balancer(request, kept)
 

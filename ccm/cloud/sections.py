@@ -47,12 +47,12 @@ def setting(
 
 def keys_of(kind: type, form: Format = INI) -> list[str]:
     """The keys that a section has."""
-    return [key_of(one, form) for one in fields(kind)]
+    return [key_of(item, form) for item in fields(kind)]
 
 
-def key_of(one: Field[Any], form: Format) -> str:
+def key_of(item: Field[Any], form: Format) -> str:
     """What a file calls a field."""
-    return one.metadata.get("name") or form.spell(one.name)
+    return item.metadata.get("name") or form.spell(item.name)
 
 
 class Item(str):
@@ -63,7 +63,7 @@ class Item(str):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The known key that is nearest to a word, as a question; empty when none is near."""
-    by_lower = {one.lower(): one for one in known}
+    by_lower = {item.lower(): item for item in known}
     near = difflib.get_close_matches(word.lower(), by_lower, 1, 0.75)
     return f"did you mean {by_lower[near[0]]}?" if near else ""
 
@@ -115,61 +115,61 @@ def read_section(
     `values` are by key, in lower case for INI.
     """
     found: dict[str, Any] = {}
-    for one in fields(kind):  # type: ignore[arg-type]
-        shown = key_of(one, form)
+    for item in fields(kind):  # type: ignore[arg-type]
+        shown = key_of(item, form)
         texts = values.get(shown.lower() if form is INI else shown, ())
-        items = list(_items(one, texts, f"{place} {shown}".strip(), faults, form))
-        if is_list(one):
-            found[one.name] = tuple(items) or one.default
+        items = list(_items(item, texts, f"{place} {shown}".strip(), faults, form))
+        if is_list(item):
+            found[item.name] = tuple(items) or item.default
         elif items:
-            found[one.name] = items[-1]
+            found[item.name] = items[-1]
     section = kind(**found)
     register_hidden(section)
     return section
 
 
 def _items(
-    one: Field[Any], texts: Texts, place: str, faults: Faults, form: Format
+    field: Field[Any], texts: Texts, place: str, faults: Faults, form: Format
 ) -> Iterator[Any]:
     """What is read of each text that is not blank."""
     by_type: dict[object, Reading] = {
         bool: (form.boolean, "give true or false"),
         float: (positive_duration, "give a duration as 5s"),
     }
-    read, remedy = one.metadata.get("reading") or by_type.get(one.type) or (str, "")
-    for text, origin in _given(one, texts, place, faults):
+    read, remedy = field.metadata.get("reading") or by_type.get(field.type) or (str, "")
+    for text, origin in _given(field, texts, place, faults):
         faults.origins[place] = origin
         try:
             if (item := read(text)) is not None:
                 yield item
         except ValueError:
             problem = "has a value with credentials" if "@" in text else f"is {text!r}"
-            is_secret = one.metadata.get("is_secret")
+            is_secret = field.metadata.get("is_secret")
             faults.add(place, "has not the form" if is_secret else problem, remedy)
 
 
 def _given(
-    one: Field[Any], texts: Texts, place: str, faults: Faults
+    field: Field[Any], texts: Texts, place: str, faults: Faults
 ) -> Sequence[tuple[str, Origin]]:
     """The texts that are not blank; a key without `=` is true, or empties a list."""
     given: list[tuple[str, Origin]] = []
     for text, origin in texts:
         if text:
-            separator = None if isinstance(text, Item) else one.metadata.get("separator")
+            separator = None if isinstance(text, Item) else field.metadata.get("separator")
             items = map(str.strip, text.split(separator)) if separator else (text,)
             given += [(item, origin) for item in items if item]
-        elif text is None and one.type is bool:
+        elif text is None and field.type is bool:
             given.append(("true", origin))
-        elif text is None and not is_list(one):
+        elif text is None and not is_list(field):
             faults.add(place, "has no value", "write it as key = value", origin)
-        elif text is None or not is_list(one):
+        elif text is None or not is_list(field):
             given.clear()  # the last of several counts, and a blank one is none
     return given
 
 
-def is_list(one: Field[Any]) -> bool:
+def is_list(item: Field[Any]) -> bool:
     """Whether a field has each of several values."""
-    return get_origin(one.type) is tuple
+    return get_origin(item.type) is tuple
 
 
 class Sections:
@@ -215,7 +215,7 @@ class Sections:
     def read_named(self, kind: type[T]) -> dict[str, T]:
         """All sections of this kind, by name."""
         title = title_of(kind, self._kinds)
-        return {name: self.read(kind, name) for one, name in self._values if one == title}
+        return {name: self.read(kind, name) for item, name in self._values if item == title}
 
     def has(self, title: str, key: str) -> bool:
         """Whether a section without a name gives this key a value."""
@@ -231,7 +231,7 @@ class Sections:
         try:
             return parse_ini(content)
         except IniError as error:
-            known = {one for kind in self._kinds.values() for one in keys_of(kind)}
+            known = {key for kind in self._kinds.values() for key in keys_of(kind)}
             hint = did_you_mean(error.word, known) if error.word else ""
             remedy = f"{hint} {error.remedy}".strip()
             self.faults.add("", error.problem, remedy, error.line)
@@ -248,8 +248,8 @@ class Sections:
         for entry in section.entries:
             found.setdefault(entry.key, []).append((entry.value, entry.line))
             lines.setdefault(entry.key, entry.line)
-        for one in sorted(found.keys() - {*map(str.lower, (*known, *self._unused.get(title, ())))}):
-            self._add_unknown(place, one, lines[one], known)
+        for key in sorted(found.keys() - {*map(str.lower, (*known, *self._unused.get(title, ())))}):
+            self._add_unknown(place, key, lines[key], known)
         return {**found}
 
     def _add_unknown(self, place: str, key: str, line: int, known: Sequence[str]) -> None:
@@ -280,7 +280,7 @@ def add_unknown_key(faults: Faults, place: str, line: int, known: Sequence[str])
 
 def title_of(kind: type, kinds: Mapping[str, type]) -> str:
     """The title of the sections of a kind."""
-    return next(title for title, one in kinds.items() if one is kind)
+    return next(title for title, item in kinds.items() if item is kind)
 
 
 def place_of(title: str, name: str) -> str:

@@ -74,10 +74,10 @@ class YamlReader:
         """A mapping as this kind; `more` are keys that have no field."""
         self.check_keys(raw, place, [*keys_of(kind, self._format), *more])
         values = {}
-        for one in fields(kind):  # type: ignore[arg-type]
-            key = key_of(one, self._format)
+        for field in fields(kind):  # type: ignore[arg-type]
+            key = key_of(field, self._format)
             if (value := raw.get(key)) is not None:
-                values[key] = self._texts(value, f"{place} {key}", raw.lines[key], is_list(one))
+                values[key] = self._texts(value, f"{place} {key}", raw.lines[key], is_list(field))
         return read_section(kind, values, place, self.faults, self._format)
 
     def _texts(
@@ -86,9 +86,9 @@ class YamlReader:
         if isinstance(value, str):
             return [(value, line)]
         if has_several and isinstance(value, list):
-            some = [one for one in value if one is not None]
-            if all(isinstance(one, str) for one in some):
-                return [(Item(one), line) for one in some]
+            some = [item for item in value if item is not None]
+            if all(isinstance(item, str) for item in some):
+                return [(Item(item), line) for item in some]
         problem = "is not a list of texts" if has_several else "is not a text"
         self.faults.add(place, problem, "write the value behind the key", line)
         return []
@@ -125,7 +125,9 @@ class YamlSections:
         self._raw = {(title, ""): reader.mapping(root, title) for title in kinds}
         for title in named:
             entries = self._raw.pop((title, ""))
-            self._raw |= {(title, one): reader.mapping(entries, one, title) for one in entries}
+            self._raw |= {
+                (title, entry): reader.mapping(entries, entry, title) for entry in entries
+            }
 
     def place(self, kind: type, name: str = "") -> str:
         """Where a section of this kind is."""
@@ -139,4 +141,4 @@ class YamlSections:
     def read_named(self, kind: type[T]) -> dict[str, T]:
         """All sections of this kind, by name."""
         title = title_of(kind, self._kinds)
-        return {name: self.read(kind, name) for one, name in self._raw if one == title}
+        return {name: self.read(kind, name) for item, name in self._raw if item == title}

@@ -33,4 +33,4 @@ def _has_its_uuid(node: Node, machine: Instance) -> bool:
 
 def _has_its_address(node: Node, machine: Instance) -> bool:
     own = {address.address for address in machine.addresses}
-    return any(text(one.get("address")) in own for one in node.addresses)
+    return any(text(item.get("address")) in own for item in node.addresses)

@@ -220,8 +220,10 @@ class DryRun:
         reasons.append(dict(_undeleted(self._governor.status(time.monotonic())["candidates"])))
         return Plan(
             kubernetes=list(self._copy.changes()),
-            cloud=sorted(self._changes.values(), key=lambda one: (one["about"], one["does"])),
-            problems=sorted({_text(one) for one in self._events.events if one.type == "Warning"}),
+            cloud=sorted(self._changes.values(), key=lambda item: (item["about"], item["does"])),
+            problems=sorted(
+                {_text(event) for event in self._events.events if event.type == "Warning"}
+            ),
             waiting={key: why for some in reasons for key, why in some.items()},
             cost={
                 "kubernetes_writes": self._copy.writes,

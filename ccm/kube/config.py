@@ -189,7 +189,7 @@ def _bearer(user: Mapping[str, str], file: Path | None, reread_interval: float) 
 
 def _named(document: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
     """The entry of this name in a list such as `clusters`, where it is below `cluster`."""
-    found = [one for one in objects(document.get(kind)) if one.get("name") == name]
+    found = [record for record in objects(document.get(kind)) if record.get("name") == name]
     entry = mapping(found[0].get(kind.removesuffix("s"))) if found else {}
     return {key: value for key, value in entry.items() if value is not None}
 

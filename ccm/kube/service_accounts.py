@@ -10,7 +10,7 @@ from ccm.model.objects import mapping, text
 from ccm.model.rbac import PolicyRule
 
 NAMESPACE = "kube-system"
-ACCOUNTS = {one.package: one.account for one in DECLARATIONS}
+ACCOUNTS = {declaration.package: declaration.account for declaration in DECLARATIONS}
 """Package under `workers` → its service account in our manifests."""
 
 
@@ -19,7 +19,11 @@ def account_name(worker: str) -> str:
     return ACCOUNTS.get(worker, f"{worker}-controller")
 
 
-BUILT_IN = {one.package: one.built_in_account for one in DECLARATIONS if one.built_in_account}
+BUILT_IN = {
+    declaration.package: declaration.built_in_account
+    for declaration in DECLARATIONS
+    if declaration.built_in_account
+}
 """The same → the account that the API server's bootstrap policy gives the rights for this work."""
 
 TOKEN_LIFETIME = 3600  # seconds that are asked for, as upstream

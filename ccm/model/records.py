@@ -24,8 +24,8 @@ def differences(
 def _comparable(value: Any) -> Any:
     match value:
         case dict():
-            counted = {key: _comparable(one) for key, one in sorted(value.items())}
-            return {key: one for key, one in counted.items() if one is not None} or None
+            counted = {key: _comparable(item) for key, item in sorted(value.items())}
+            return {key: item for key, item in counted.items() if item is not None} or None
         case list() | tuple():
             return sorted(map(repr, map(_comparable, value))) or None
     return value or None

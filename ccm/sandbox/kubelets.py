@@ -68,7 +68,7 @@ def registration(
     `node_ip` is the kubelet's flag: addresses with commas between them.
     """
     labels = {f"{prefix}kubernetes.io/{key}": HOST[key] for prefix in ("beta.", "") for key in HOST}
-    addresses = [("InternalIP", one) for one in node_ip.split(",") if one]
+    addresses = [("InternalIP", item) for item in node_ip.split(",") if item]
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -142,7 +142,7 @@ async def register(kube: Kube, names: Sequence[str], stagger: float = 0.0) -> No
     """
     slots = asyncio.Semaphore(REGISTRATIONS)
 
-    async def one(name: str) -> None:
+    async def join(name: str) -> None:
         async with slots:
             await kube.post(NODES, registration(name, is_ready=False))
             await _report(kube, name, "True")
@@ -150,7 +150,7 @@ async def register(kube: Kube, names: Sequence[str], stagger: float = 0.0) -> No
 
     async with asyncio.TaskGroup() as group:
         for name in names:
-            group.create_task(one(name))
+            group.create_task(join(name))
             if stagger:
                 await asyncio.sleep(stagger)
 

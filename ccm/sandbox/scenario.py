@@ -89,7 +89,7 @@ class Scenario:
         async with asyncio.timeout(REACTION_TIMEOUT):
             while missing:
                 await asyncio.sleep(0.05)
-                for reaction in [one for one in missing if one.is_there()]:
+                for reaction in [item for item in missing if item.is_there()]:
                     missing.remove(reaction)
                     seconds = time.monotonic() - began
                     who = f"{reaction.worker} worker after {seconds:.1f} s"

@@ -150,7 +150,7 @@ class Children:
         The first of them proves the cloud's credentials before it takes over; if they do not work,
         all workers go on as they are. While no worker can hand over, there is nothing to lose.
         """
-        first = next((one for one in self if self._can_hand_over(one)), None)
+        first = next((item for item in self if self._can_hand_over(item)), None)
         if first:
             happens = self.restart(first, proves=True)
             if not first.successor:

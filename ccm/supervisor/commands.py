@@ -81,7 +81,9 @@ class Explainer:
         if what not in EXPLAINED or not key:
             return {"error": f"explain {what!r} {key!r}: name one of {', '.join(EXPLAINED)}"}
         kind = EXPLAINED[what].kind
-        controllers = [one.package for one in DECLARATIONS if one.explained == what]
+        controllers = [
+            declaration.package for declaration in DECLARATIONS if declaration.explained == what
+        ]
         workers = self._workers_of(kind, controllers, key)
         answers = await asyncio.gather(*(self._ask(child, key) for child in workers))
         standby = self._why_standby()

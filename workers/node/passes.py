@@ -100,7 +100,9 @@ class MonitorPass:
         before = self._answers
         self._answers = {node.name: (node.uid, timed[node.name][1]) for node in nodes}
         not_gone = [name for name, (_, answer) in timed.items() if not isinstance(answer, Gone)]
-        proposed = [[node.name, node.uid, one.evidence, at, one.is_final] for node, at, one in gone]
+        proposed = [
+            [node.name, node.uid, item.evidence, at, item.is_final] for node, at, item in gone
+        ]
         self._context.send(ProposeDeletions(len(asked), proposed, not_gone))
         for name in self._answers.keys() | before.keys():
             if self._answers.get(name) != before.get(name):

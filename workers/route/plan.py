@@ -107,11 +107,11 @@ def plan(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Act
 
 def _route(cidrs: PodCidrs, network: Network, state: RouteState) -> Iterator[Action]:
     """Free the network from every other route, then take it."""
-    there = state.table.on(network)
-    for known in there:
+    current = state.table.on(network)
+    for known in current:
         if not is_right(known.route, cidrs.node):
             yield DropRoute(known, _why(known.route, cidrs.node))
-    if not any(is_right(known.route, cidrs.node) for known in there):
+    if not any(is_right(known.route, cidrs.node) for known in current):
         yield AddRoute(network)
 
 

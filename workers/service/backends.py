@@ -98,7 +98,7 @@ class BackendSet:
         if not self._labels.issuperset(labels):
             self._labels |= frozenset(labels)
             nodes = self._read_all(tuple(self._identities))
-            self._identities = {one.name: self._identity(one) for one in nodes}
+            self._identities = {node.name: self._identity(node) for node in nodes}
             self._backends = None
 
     def __len__(self) -> int:

@@ -113,7 +113,7 @@ class ServiceController:
         self._chooser = balancers if isinstance(balancers, SelectsNodesByLabel) else None
         # Comparing what is most likely right leaves room for what is new.
         limit = max(1, concurrency(context.settings) // 2)
-        self._checks = Turns(limit, context.queue.add)
+        self._checks = Slots(limit, context.queue.add)
         self._is_mass_deletion = False
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
@@ -176,10 +176,10 @@ class ServiceController:
     def details(self, key: str) -> Json:
         service, state = self._service(key), self._state(key)
         applied, refusal, backends = state.last_applied, state.refusal, state.current_backends
-        there = "being deleted" if service and service.is_being_deleted else "there"
+        current = "being deleted" if service and service.is_being_deleted else "there"
         now = time.monotonic()
         return {
-            "service": there if service else "there is none",
+            "service": current if service else "there is none",
             "load balancer": f"{applied.name}, compared {now - applied.at:.0f} s ago".lstrip(", ")
             if backends and applied
             else "none known",
@@ -330,7 +330,7 @@ class ServiceController:
         return self._context.store.view(Service, key)
 
 
-class Turns:
+class Slots:
     """Of the keys that want something, at most `limit` have their turn; the next is enqueued."""
 
     def __init__(self, limit: int, enqueue: Callable[[str], None]) -> None:

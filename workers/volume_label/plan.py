@@ -137,15 +137,15 @@ def _labels(
 
     A label that is there may name fewer zones than the cloud, but no other.
     """
-    there = {key: value for key, value in volume.labels.items() if value}
-    said = [_zones_said(there[key]) for key in ZONE_KEYS if key in there]
+    current = {key: value for key, value in volume.labels.items() if value}
+    said = [_zones_said(current[key]) for key in ZONE_KEYS if key in current]
     zones, region = frozenset(admitted).intersection(*said), place.region
     if not zones or any(not zones_there <= {*place.zones} for zones_there in said):
-        return _against_labels(there, ZONE_KEYS, zones_text(admitted))
-    if region and any(there.get(key, region) != region for key in REGION_KEYS):
-        return _against_labels(there, REGION_KEYS, region)
+        return _against_labels(current, ZONE_KEYS, zones_text(admitted))
+    if region and any(current.get(key, region) != region for key in REGION_KEYS):
+        return _against_labels(current, REGION_KEYS, region)
     wanted = dict.fromkeys(ZONE_KEYS, zones_text(zones)) | dict.fromkeys(REGION_KEYS, region)
-    missing = {key: wanted[key] for key in rules.all_keys if wanted[key] and key not in there}
+    missing = {key: wanted[key] for key in rules.all_keys if wanted[key] and key not in current}
     for value in missing.values():
         if not is_label_value(value):
             return _no_label(value)
@@ -188,8 +188,8 @@ def _against_affinity(place: VolumePlace) -> Reject:
     )
 
 
-def _against_labels(there: Mapping[str, str], keys: Iterable[str], known: str) -> Reject:
-    said = " and ".join(f"{key}={there[key]}" for key in keys if key in there)
+def _against_labels(current: Mapping[str, str], keys: Iterable[str], known: str) -> Reject:
+    said = " and ".join(f"{key}={current[key]}" for key in keys if key in current)
     return Reject(
         "LabelConflict",
         f"Not labelled, because it can be used in {known} and is labelled {said}. A label that is "

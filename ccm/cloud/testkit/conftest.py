@@ -63,12 +63,12 @@ async def harness(
     pytestconfig: pytest.Config, factory: Factory, adapter: Adapter
 ) -> AsyncIterator[Harness]:
     """A provider in an empty cloud."""
-    there = Harness(pytestconfig.getoption("--provider"), factory, adapter)
+    current = Harness(pytestconfig.getoption("--provider"), factory, adapter)
     try:
-        await there.reset()
-        yield there
+        await current.reset()
+        yield current
     finally:
-        await there.close()
+        await current.close()
 
 
 @pytest_asyncio.fixture

@@ -163,7 +163,7 @@ class Harness:
     async def observed_balancer(self, service: Service) -> ObservedBalancer | None:
         """The balancer of the Service's name as it is in the cloud."""
         name = self.load_balancers.name_for(service)
-        found = [one for one in await invoke(self.adapter.list_balancers) if one.name == name]
+        found = [item for item in await invoke(self.adapter.list_balancers) if item.name == name]
         assert len(found) <= 1, f"there are {len(found)} load balancers named {name}"
         return found[0] if found else None
 
@@ -231,7 +231,7 @@ def _require(part: T | None, name: str) -> T:
 def _complete(
     asked: Sequence[KubernetesObject], answers: Mapping[str, T], kind: UnionType
 ) -> dict[str, T | Unknown]:
-    names = [one.name for one in asked]
+    names = [item.name for item in asked]
     assert answers.keys() <= set(names), "answers about others than asked"
     wrong = [answer for answer in answers.values() if not isinstance(answer, kind)]
     assert not wrong, f"an answer is {kind}"

@@ -165,8 +165,8 @@ class CreateRoute(Operation):
     async def check(self, harness: Harness) -> None:
         (route,) = await harness.call(harness.routes.list, [self.node])
         assert (route.cidr, route.node) == (CIDR, self.node.name)
-        (there,) = await invoke(harness.adapter.list_routes)
-        assert (there.cidr, there.provider_id) == (CIDR, self.machine.provider_id)
+        (current,) = await invoke(harness.adapter.list_routes)
+        assert (current.cidr, current.provider_id) == (CIDR, self.machine.provider_id)
 
 
 class ListRoutes(CreateRoute):

@@ -69,7 +69,9 @@ class StandInAdapter(Adapter):
 
     def start(self) -> None:
         self._directory = TemporaryDirectory()
-        self.token_file, self.ca_file = (Path(self._directory.name, one) for one in ("token", "ca"))
+        self.token_file, self.ca_file = (
+            Path(self._directory.name, item) for item in ("token", "ca")
+        )
         self._context = SSLContext(PROTOCOL_TLS_SERVER)
         self.renew_credentials()
         self._elsewhere = _Server(self)

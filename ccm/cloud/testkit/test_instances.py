@@ -42,8 +42,8 @@ async def test_a_running_machine_is_found_by_name_while_its_node_has_no_id(
 
 
 async def test_an_id_goes_before_a_name(harness: Harness) -> None:
-    one, other = await harness.machines(2)
-    check_machine(await harness.describe_one(node(other.node, one.provider_id)), one)
+    item, other = await harness.machines(2)
+    check_machine(await harness.describe_one(node(other.node, item.provider_id)), item)
     absent = harness.adapter.absent_provider_id()
     assert isinstance(await harness.describe_one(node(other.node, absent)), Gone)
 
@@ -99,16 +99,16 @@ async def test_a_list_of_before_a_machine_was_made_proves_nothing(harness: Harne
 
 async def test_one_machine_has_one_name_and_others_have_another(harness: Harness) -> None:
     """However its ID is written: a second Node on it is seen by that."""
-    one, other = await harness.machines(2)
+    item, other = await harness.machines(2)
     machine_of = harness.instances.machine_of
-    assert machine_of(one.provider_id) != machine_of(other.provider_id)
-    for written in (one.provider_id, *one.aliases):
-        answer = await harness.describe_one(node(one.node, written))
+    assert machine_of(item.provider_id) != machine_of(other.provider_id)
+    for written in (item.provider_id, *item.aliases):
+        answer = await harness.describe_one(node(item.node, written))
         assert isinstance(answer, Instance)
         named = {machine_of(name) for name in (written, answer.provider_id, *answer.aliases)}
-        assert machine_of(one.provider_id) in named
+        assert machine_of(item.provider_id) in named
         assert machine_of(other.provider_id) not in named
-    scheme = one.provider_id.partition("://")[0]
+    scheme = item.provider_id.partition("://")[0]
     assert not machine_of(f"{scheme}://no such machine, or a list of them")
 
 
@@ -156,13 +156,13 @@ async def test_an_id_that_names_no_machine_is_unknown(harness: Harness, rest: st
 
 
 async def test_a_name_that_two_machines_have_is_unknown(harness: Harness) -> None:
-    (one,) = await harness.machines(1)
+    (item,) = await harness.machines(1)
     (twin,) = await harness.machines(1)
-    check_machine(await harness.describe_one(node_of(one)), one)
+    check_machine(await harness.describe_one(node_of(item)), item)
     check_machine(await harness.describe_one(node_of(twin)), twin)
-    if twin.node != one.node:
+    if twin.node != item.node:
         raise Untestable("no two machines of this cloud have one name")
-    assert isinstance(await harness.describe_one(node(one.node)), Unknown)
+    assert isinstance(await harness.describe_one(node(item.node)), Unknown)
 
 
 async def test_one_odd_node_does_not_spoil_the_others(harness: Harness) -> None:

@@ -73,14 +73,14 @@ async def test_nodes_without_a_machine_of_this_cloud_are_no_backends(harness: Ha
 
 
 async def test_a_machine_that_ended_does_not_keep_the_others_out(harness: Harness) -> None:
-    one, ended, other = await harness.machines(3)
-    nodes = [node_of(machine) for machine in (one, ended, other)]
-    await harness.ensure(service(), [one])
+    item, ended, other = await harness.machines(3)
+    nodes = [node_of(machine) for machine in (item, ended, other)]
+    await harness.ensure(service(), [item])
     await invoke(harness.adapter.terminate_machine, ended)
     await harness.until_done(harness.load_balancers.update_nodes, service(), nodes)
-    await harness.check_balancer(service(), [one, other])
+    await harness.check_balancer(service(), [item, other])
     await harness.until_done(harness.load_balancers.ensure, service("second"), nodes)
-    await harness.check_balancer(service("second"), [one, other])
+    await harness.check_balancer(service("second"), [item, other])
 
 
 async def test_machines_that_end_before_a_write_leaves_keep_no_balancer_away(
@@ -120,13 +120,13 @@ async def check_owned(harness: Harness, services: Sequence[Service]) -> None:
     """Exactly these are listed as ours."""
     name_for = harness.load_balancers.name_for
     listed = await harness.call(owned_lister(harness).owned)
-    assert all(isinstance(one, OwnedBalancer) for one in listed)
-    wanted = sorted((name_for(one), one.uid) for one in services)
-    found = sorted((one.name, one.service_uid) for one in listed)
+    assert all(isinstance(item, OwnedBalancer) for item in listed)
+    wanted = sorted((name_for(item), item.uid) for item in services)
+    found = sorted((item.name, item.service_uid) for item in listed)
     assert [name for name, _ in found] == [name for name, _ in wanted]
     for (_, listed_uid), (_, uid) in zip(found, wanted, strict=True):
         assert listed_uid in (uid, uid[:UID_BEGIN])
-    assert {one.service for one in listed} <= {"", *(one.key for one in services)}
+    assert {item.service for item in listed} <= {"", *(item.key for item in services)}
 
 
 async def test_the_balancers_of_the_cluster_are_listed_with_their_services(
@@ -134,8 +134,8 @@ async def test_the_balancers_of_the_cluster_are_listed_with_their_services(
 ) -> None:
     await check_owned(harness, [])
     services = [service("web"), service("shop")]
-    for one in services:
-        await harness.ensure(one, [])
+    for item in services:
+        await harness.ensure(item, [])
     await check_owned(harness, services)
     await harness.until_done(harness.load_balancers.delete, services[0])
     await check_owned(harness, services[1:])
@@ -143,8 +143,8 @@ async def test_the_balancers_of_the_cluster_are_listed_with_their_services(
 
 async def test_balancers_are_listed_from_all_pages(harness: Harness) -> None:
     services = [service(f"web-{number}") for number in range(harness.more_than_a_page)]
-    for one in services:
-        await harness.ensure(one, [])
+    for item in services:
+        await harness.ensure(item, [])
     await check_owned(harness, services)
 
 
@@ -241,7 +241,7 @@ async def test_a_balancer_of_another_is_not_listed_as_ours(harness: Harness, own
     name = harness.load_balancers.name_for(service("other"))
     await invoke(harness.adapter.create_foreign_balancer, name, service("other"), owner)
     await harness.ensure(service(), [])
-    names = [one.name for one in await harness.call(owned)]
+    names = [item.name for item in await harness.call(owned)]
     assert names == [harness.load_balancers.name_for(service())]
 
 
@@ -256,13 +256,13 @@ async def test_reads_that_are_made_together_cost_a_call_a_batch(harness: Harness
         raise Untestable("this provider reads each load balancer by itself")
     backends = [node_of(machine) for machine in await harness.machines(2)]
     many = [service(f"web-{number}") for number in range(2 * parts.batch_size + 1)]
-    for one in many:
-        await harness.until_done(parts.ensure, one, backends)
+    for item in many:
+        await harness.until_done(parts.ensure, item, backends)
     for count in (1, parts.batch_size, parts.batch_size + 1, len(many)):
         for work in (parts.ensure, parts.update_nodes):
             start = len(harness.gate.calls)
             async with harness.no_write():
-                await asyncio.gather(*(harness.call(work, one, backends) for one in many[:count]))
+                await asyncio.gather(*(harness.call(work, item, backends) for item in many[:count]))
             made = len(harness.gate.calls) - start
             assert made == math.ceil(count / parts.batch_size), f"{made} calls for {count} Services"
 
@@ -271,18 +271,18 @@ async def test_services_are_served_in_parallel(harness: Harness) -> None:
     harness.gate.delay = OVERLAP_DELAY
     machines = await harness.machines(2)
     before = set(await invoke(harness.adapter.balancer_resources))
-    await asyncio.gather(*(harness.ensure(one, machines) for one in SERVICES))
-    for one in SERVICES:
-        await harness.check_balancer(one, machines)
+    await asyncio.gather(*(harness.ensure(item, machines) for item in SERVICES))
+    for item in SERVICES:
+        await harness.check_balancer(item, machines)
     delete = harness.load_balancers.delete
     update = harness.load_balancers.update_nodes
     await asyncio.gather(
-        *(harness.until_done(delete, one) for one in SERVICES[:2]),
-        *(harness.until_done(update, one, [node_of(machines[0])]) for one in SERVICES[2:]),
+        *(harness.until_done(delete, item) for item in SERVICES[:2]),
+        *(harness.until_done(update, item, [node_of(machines[0])]) for item in SERVICES[2:]),
     )
-    for one in SERVICES[:2]:
-        assert await harness.observed_balancer(one) is None
-    for one in SERVICES[2:]:
-        await harness.check_balancer(one, machines[:1])
-    await asyncio.gather(*(harness.until_done(delete, one) for one in SERVICES))
+    for item in SERVICES[:2]:
+        assert await harness.observed_balancer(item) is None
+    for item in SERVICES[2:]:
+        await harness.check_balancer(item, machines[:1])
+    await asyncio.gather(*(harness.until_done(delete, item) for item in SERVICES))
     assert set(await invoke(harness.adapter.balancer_resources)) == before

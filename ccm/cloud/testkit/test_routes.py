@@ -70,8 +70,8 @@ async def test_a_node_without_a_machine_of_this_cloud_gets_no_route(
 
 
 async def test_a_network_is_routed_to_one_machine(harness: Harness) -> None:
-    one, other = await harness.machines(2)
-    await harness.until_done(harness.routes.create, node_of(one), CIDR)
+    item, other = await harness.machines(2)
+    await harness.until_done(harness.routes.create, node_of(item), CIDR)
     async with harness.no_change():
         with pytest.raises(CloudError):
             await harness.call(harness.routes.create, node_of(other), CIDR)
@@ -97,12 +97,12 @@ async def test_routes_are_listed_from_all_pages(harness: Harness) -> None:
 
 
 async def test_listing_does_not_cost_a_call_a_route(harness: Harness) -> None:
-    one, *others = await harness.machines(max(harness.adapter.page_size, 4) + 1)
+    item, *others = await harness.machines(max(harness.adapter.page_size, 4) + 1)
     costs = []
-    for first, machines in enumerate(([one], others)):
+    for first, machines in enumerate(([item], others)):
         await make_routes(harness, machines, first)
         start = len(harness.gate.calls)
-        await harness.call(harness.routes.list, [node_of(machine) for machine in (one, *others)])
+        await harness.call(harness.routes.list, [node_of(machine) for machine in (item, *others)])
         costs.append(len(harness.gate.calls) - start)
     assert costs[1] <= 2 * costs[0], "each list may have grown by a page"
 

@@ -61,11 +61,11 @@ async def test_a_node_of_long_texts_costs_the_others_nothing(harness: Harness) -
 
 async def test_a_volume_of_long_texts_costs_the_others_nothing(harness: Harness) -> None:
     for source in harness.volume_sources:
-        there = await invoke(harness.adapter.create_volume, source)
-        wanted = (await harness.places([volume("there", there.spec)]))["there"]
+        current = await invoke(harness.adapter.create_volume, source)
+        wanted = (await harness.places([volume("there", current.spec)]))["there"]
         for text in LONG:
             spec = {"csi": {"driver": source, "volumeHandle": text}, source: {"volumeID": text}}
-            asked = [volume("odd", spec), volume("there", there.spec)]
+            asked = [volume("odd", spec), volume("there", current.spec)]
             answers = await in_time(harness.places(asked))
             assert answers["there"] == wanted
             check_no_answer(harness, answers["odd"])

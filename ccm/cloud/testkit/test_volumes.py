@@ -25,13 +25,13 @@ async def test_a_volume_has_its_zones_and_their_region(harness: Harness) -> None
 
 async def test_volumes_that_are_not_there_are_gone_and_spoil_no_other(harness: Harness) -> None:
     for source in harness.volume_sources:
-        there = await invoke(harness.adapter.create_volume, source)
-        asked = {"never": harness.adapter.absent_volume(source), "there": there.spec}
+        current = await invoke(harness.adapter.create_volume, source)
+        asked = {"never": harness.adapter.absent_volume(source), "there": current.spec}
         answers = await harness.places([volume(name, spec) for name, spec in asked.items()])
         assert isinstance(answers["never"], Gone)
         assert isinstance(answers["there"], VolumePlace)
-        await invoke(harness.adapter.delete_volume, there)
-        answers = await harness.places([volume("there", there.spec)])
+        await invoke(harness.adapter.delete_volume, current)
+        answers = await harness.places([volume("there", current.spec)])
         assert isinstance(answers["there"], Gone)
 
 

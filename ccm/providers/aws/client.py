@@ -238,9 +238,11 @@ class AwsApi:
         """
         if call not in self._large_listings:
             records = self.list_pages(call, member, PageSize=MAX_LISTED)
-            instances = sum(len(objects(one.get("Instances"))) for one in records)
+            instances = sum(len(objects(record.get("Instances"))) for record in records)
             if len(records) <= MAX_LISTED and instances <= MAX_LISTED_INSTANCES:
-                return next((one for one in records if one.get("LoadBalancerName") == name), None)
+                return next(
+                    (record for record in records if record.get("LoadBalancerName") == name), None
+                )
             self._large_listings.add(call)
         return self.find_one(call, member, **{key: [name]})
 
@@ -249,8 +251,8 @@ class AwsApi:
         found: dict[str, Tags] = {}
         for asked in batches(values, MAX_TAGGED_PER_CALL):
             answer = self.call(name, **{f"{key}s": list(asked)})
-            for one in objects(answer.get("TagDescriptions")):
-                found[text(one.get(key))] = read_tags(one.get("Tags"))
+            for record in objects(answer.get("TagDescriptions")):
+                found[text(record.get(key))] = read_tags(record.get("Tags"))
         if missing := set(values) - found.keys():
             raise CloudError(f"the answer to {name} leaves out {', '.join(sorted(missing))}")
         return found
@@ -273,7 +275,7 @@ def call_without_wrong_ids(
             if error.code not in codes or not named:
                 raise
             wrong |= dict.fromkeys(named, error.code)
-            left = [one for one in left if one not in named]
+            left = [item for item in left if item not in named]
     return None, wrong
 
 
@@ -337,7 +339,7 @@ def sdk_regions() -> list[str]:
     """All regions that this version of the SDK knows."""
     session = get_session()
     partitions = session.get_available_partitions()
-    return [one for name in partitions for one in session.get_available_regions("ec2", name)]
+    return [region for name in partitions for region in session.get_available_regions("ec2", name)]
 
 
 def _client(session: Session, name: str, config: AwsConfig, region: str, caller: str) -> Any:

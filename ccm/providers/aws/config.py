@@ -55,8 +55,8 @@ class AwsTimings:
 def _pattern(value: str) -> str:
     try:
         return re.compile(value).pattern
-    except (re.error, OverflowError, RecursionError) as wrong:
-        raise ValueError(value) from wrong
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(value) from error
 
 
 def _host_url(value: str) -> str:
@@ -152,7 +152,7 @@ def read_config(content: bytes, path: str) -> AwsConfig:
         problem = "and KubernetesClusterTag differ"
         faults.add("[Global] KubernetesClusterID", problem, "keep one of them")
     config = AwsConfig(
-        **{one.name: getattr(known, one.name) for one in fields(CommonKeys)},
+        **{item.name: getattr(known, item.name) for item in fields(CommonKeys)},
         cluster_id=known.cluster_id or known.cluster_tag,
         manages_node_ingress=not known.leaves_node_ingress,
         manages_nlb_groups=known.nlb_groups == "Managed",
@@ -194,8 +194,8 @@ def _endpoints(
         seen.add((service, region))
         found, names = (new, SERVICES) if service in SERVICES else (old, OLD_SERVICES)
         endpoint = Endpoint(override.url, override.signing_region, override.signing_name)
-        for one in names.get(service if found is new else service.lower(), ()):
-            found[one, "" if one == METADATA else region] = endpoint
+        for item in names.get(service if found is new else service.lower(), ()):
+            found[item, "" if item == METADATA else region] = endpoint
     return old | new
 
 

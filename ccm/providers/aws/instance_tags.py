@@ -27,21 +27,21 @@ class InstanceTags:
 
     def describe(self, requests: Sequence[TagRequest]) -> Mapping[str, Answer]:
         """Write what differs; by instance, `Instance` if nothing is left to do, else `Unknown`."""
-        asked, tag = {one.name: one for one in requests}, self._tagging.required_tag()
-        answers: dict[str, Answer] = {one: _gone(one) for one in asked}
+        asked, tag = {item.name: item for item in requests}, self._tagging.required_tag()
+        answers: dict[str, Answer] = {item: _gone(item) for item in asked}
         changes: dict[tuple[bool, tuple[tuple[str, str], ...]], list[str]] = defaultdict(list)
         for record in self._api.find_instances(list(asked)):
-            instance_id, there = text(record.get("InstanceId")), read_tags(record.get("Tags"))
+            instance_id, current = text(record.get("InstanceId")), read_tags(record.get("Tags"))
             request = asked.get(instance_id)
             if request is None or mapping(record.get("State")).get("Name") in GONE_STATES:
                 continue
-            if tag and not tag.is_on(there):
+            if tag and not tag.is_on(current):
                 lacks = Unknown(foreign_text(f"instance {instance_id}", [f"tag:{tag.key}"]))
                 answers[instance_id] = lacks if request.is_wanted else Instance(instance_id)
-            elif not request.has_room(there):
+            elif not request.has_room(current):
                 answers[instance_id] = Unknown(f"instance {instance_id} has no room for the tags")
             else:
-                change = tuple(sorted(request.change(there).items()))
+                change = tuple(sorted(request.change(current).items()))
                 changes[request.is_wanted, change].append(instance_id)
         for (is_wanted, change), instance_ids in changes.items():
             answers |= self._write(is_wanted, dict(change), instance_ids)
@@ -51,7 +51,9 @@ class InstanceTags:
         self, is_wanted: bool, tags: Mapping[str, str], instance_ids: Sequence[str]
     ) -> dict[str, Answer]:
         """One call; when it fails, the other instances of the batch still get theirs."""
-        done: dict[str, Answer] = {one: Instance(one) for one in instance_ids}
+        done: dict[str, Answer] = {
+            instance_id: Instance(instance_id) for instance_id in instance_ids
+        }
         if not tags:
             return done
         name, listed = "ec2:CreateTags" if is_wanted else "ec2:DeleteTags", tag_list(tags)
@@ -64,8 +66,8 @@ class InstanceTags:
         except Throttled:
             raise
         except CloudError as error:
-            return {one: Unknown(str(error)) for one in instance_ids}
-        return done | {one: _gone(one) for one in wrong}
+            return {instance_id: Unknown(str(error)) for instance_id in instance_ids}
+        return done | {item: _gone(item) for item in wrong}
 
 
 def _gone(instance_id: str) -> Gone:

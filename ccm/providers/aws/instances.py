@@ -64,7 +64,7 @@ class AwsInstances:
         by_id, by_name, answers = self._split(nodes)
         lookups = Lookup(by_id, self._look_up_ids), Lookup(by_name, self._look_up_names)
         answers |= look_up(self.batch_size, *lookups)
-        gone = {name: one for name, one in by_id.items() if isinstance(answers[name], Gone)}
+        gone = {name: item for name, item in by_id.items() if isinstance(answers[name], Gone)}
         try:
             filtered = look_up(self.batch_size, Lookup(gone, self._find_ids))
         except CloudError as error:
@@ -91,7 +91,10 @@ class AwsInstances:
         return by_id, by_name, answers
 
     def _find_ids(self, instance_ids: Sequence[str]) -> Mapping[str, Answer]:
-        absent = {one: Gone(f"EC2 lists no instance {one}") for one in instance_ids}
+        absent = {
+            instance_id: Gone(f"EC2 lists no instance {instance_id}")
+            for instance_id in instance_ids
+        }
         records = self._api.find_instances(instance_ids)
         return absent | self._read_all(records, "InstanceId")
 
@@ -107,10 +110,10 @@ class AwsInstances:
                 raise CloudError(str(error)) from error
             raise
         answers: dict[str, Answer] = {
-            one: Gone(f"EC2 has no instance {one}")
+            item: Gone(f"EC2 has no instance {item}")
             if code == ID_NOT_FOUND
-            else Unknown(f"EC2 does not take {one} for an instance ID")
-            for one, code in wrong.items()
+            else Unknown(f"EC2 does not take {item} for an instance ID")
+            for item, code in wrong.items()
         }
         return answers | self._read_all(records or [], "InstanceId")
 
@@ -145,28 +148,28 @@ class AwsInstances:
         self, nodes: Sequence[Node], answers: Mapping[str, Answer]
     ) -> Mapping[str, Answer]:
         """The answers with what upstream adds; a label that could not be read is left out."""
-        found = {name: one for name, one in answers.items() if isinstance(one, Instance)}
+        found = {name: item for name, item in answers.items() if isinstance(item, Instance)}
         labels = self._zone_labels(found), self._topology_labels(nodes, found)
         return {
             name: replace(
-                one, labels={k: v for each in labels for k, v in each.get(name, {}).items()}
+                item, labels={k: v for each in labels for k, v in each.get(name, {}).items()}
             )
-            if isinstance(one, Instance)
-            else one
-            for name, one in answers.items()
+            if isinstance(item, Instance)
+            else item
+            for name, item in answers.items()
         }
 
     def _zone_labels(self, found: Mapping[str, Instance]) -> Mapping[str, Labels]:
-        names = {one.zone for one in found.values()}
+        names = {item.zone for item in found.values()}
         try:
             zones = self._zones.by_name(names) if names else {}
         except CloudError:
             return {}
         ids_by_zone = {name: zone.id for name, zone in zones.items() if zone.id}
         return {
-            name: {ZONE_ID_LABEL: ids_by_zone[one.zone]}
-            for name, one in found.items()
-            if one.zone in ids_by_zone
+            name: {ZONE_ID_LABEL: ids_by_zone[item.zone]}
+            for name, item in found.items()
+            if item.zone in ids_by_zone
         }
 
     def _topology_labels(
@@ -175,12 +178,12 @@ class AwsInstances:
         """Of instances that run and whose Nodes have none of them yet."""
         labelled = {node.name for node in nodes if f"{LAYER_LABEL}1" in node.labels}
         by_name = {
-            name: ids.instance_id_of(one.provider_id)
-            for name, one in found.items()
-            if name not in labelled and one.power is PowerState.RUNNING
+            name: ids.instance_id_of(item.provider_id)
+            for name, item in found.items()
+            if name not in labelled and item.power is PowerState.RUNNING
         }
-        read = self._topology.labels_of({one: found[name].type for name, one in by_name.items()})
-        return {name: read[one] for name, one in by_name.items() if one in read}
+        read = self._topology.labels_of({item: found[name].type for name, item in by_name.items()})
+        return {name: read[item] for name, item in by_name.items() if item in read}
 
 
 def read_instance(record: Json, region: str, families: Sequence[str]) -> Answer:

@@ -48,7 +48,7 @@ def missing_permissions(api: AwsApi) -> list[str]:
     for name, parameters in ABOUT_ANYTHING.items():
         ask(name, **parameters)
     for name, member, key, questions in ABOUT_ONE:
-        for one in objects(ask(name, PageSize=1).get(member))[:1]:
+        for record in objects(ask(name, PageSize=1).get(member))[:1]:
             for question in questions:
-                ask(question, **{key: text(one.get(key))})
+                ask(question, **{key: text(record.get(key))})
     return denied

@@ -70,7 +70,7 @@ class AwsRoutes:
         instance_id = ids.instance_id_of(node.provider_id)
         if not instance_id:
             raise Refused(f"node {node.name} has no instance")
-        tables = self._table_ids or [text(one.get("RouteTableId")) for one in self._tables()]
+        tables = self._table_ids or [text(item.get("RouteTableId")) for item in self._tables()]
         target = self._targets.pop(instance_id, None) or self._read_target(instance_id)
         self._disable_source_check(target)
         for table_id in tables:

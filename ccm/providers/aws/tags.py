@@ -103,14 +103,14 @@ class TagRequest:
     def cloud_identity(self) -> tuple[str, ...]:
         return (str(self.is_wanted),)
 
-    def change(self, there: Tags) -> dict[str, str]:
-        """What to write on one that has `there`; a tag that has another value by now is kept."""
+    def change(self, current: Tags) -> dict[str, str]:
+        """What to write on one that has `current`; a tag that has another value by now is kept."""
         tags = self.tags.items()
-        return {key: value for key, value in tags if (there.get(key) == value) != self.is_wanted}
+        return {key: value for key, value in tags if (current.get(key) == value) != self.is_wanted}
 
-    def has_room(self, there: Tags) -> bool:
+    def has_room(self, current: Tags) -> bool:
         """Whether it can have them all."""
-        own = {key for key in there if not key.startswith(RESERVED_PREFIX)}
+        own = {key for key in current if not key.startswith(RESERVED_PREFIX)}
         return not self.is_wanted or len(own | self.tags.keys()) <= MAX_TAGS
 
 

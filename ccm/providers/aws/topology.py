@@ -46,24 +46,24 @@ class NetworkTopology:
 
     def labels_of(self, types: Mapping[str, str]) -> Mapping[str, Labels]:
         """The labels of running instances, given by ID with their types; those that have any."""
-        wanted = [one for one, its_type in types.items() if self._types.search(its_type)]
+        wanted = [item for item, its_type in types.items() if self._types.search(its_type)]
         if not wanted:
             return {}
         with self._lock:
             now = time.monotonic()
             self._cached = {k: cached for k, cached in self._cached.items() if cached[0] > now}
-            missing = [one for one in wanted if one not in self._cached]
+            missing = [item for item in wanted if item not in self._cached]
             if now >= self._paused_until:
                 self._read(missing)
-            return {one: self._cached[one][1] for one in wanted if one in self._cached}
+            return {item: self._cached[item][1] for item in wanted if item in self._cached}
 
     def _read(self, instance_ids: Sequence[str]) -> None:
         try:
             for asked in batches(instance_ids, MAX_INSTANCES_PER_CALL):
                 found, now = dict(self._describe(asked)), time.monotonic()
-                for one in asked:
-                    labels = found.get(one, {})
-                    self._cached[one] = now + (LABELS_TTL if labels else NOTHING_TTL), labels
+                for item in asked:
+                    labels = found.get(item, {})
+                    self._cached[item] = now + (LABELS_TTL if labels else NOTHING_TTL), labels
         except CloudError as error:
             is_final = isinstance(error, Denied) or (
                 isinstance(error, AwsError) and error.code == "UnsupportedOperation"

@@ -35,7 +35,7 @@ class AwsVolumes:
         records = self._api.list_pages(
             "ec2:DescribeVolumes", "Volumes", Filters=filters, MaxResults=MAX_VOLUMES_PER_PAGE
         )
-        places: dict[str, PlaceAnswer] = {one: Gone(f"EC2 has no volume {one}") for one in asked}
+        places: dict[str, PlaceAnswer] = {item: Gone(f"EC2 has no volume {item}") for item in asked}
         for record in records:
             places[text(record.get("VolumeId"))] = read_place(record, self._api.region)
         return places

@@ -44,7 +44,9 @@ class Zones:
             if not set(names) <= self._zones.keys():
                 answer = self._api.call("ec2:DescribeAvailabilityZones", AllAvailabilityZones=True)
                 records = objects(answer.get("AvailabilityZones"))
-                self._zones = {text(one.get("ZoneName")): _read_zone(one) for one in records}
+                self._zones = {
+                    text(record.get("ZoneName")): _read_zone(record) for record in records
+                }
             return self._zones
 
 
@@ -111,14 +113,14 @@ class Vpc:
         cluster's.
         """
         read = self._read_instances(registered & set(wanted), set(wanted) - registered)
-        found = [one for one in read if tag.is_on(one.tags)]
-        foreign = {one.id for one in read if tag.is_foreign(one.tags)}
-        untagged = {one.id for one in read if not tag.is_on(one.tags)}
-        self._warn({one: CloudError(f"it lacks the tag {tag.key}") for one in untagged})
-        ready = {one.id for one in found if one.is_running or not only_running}
+        found = [item for item in read if tag.is_on(item.tags)]
+        foreign = {item.id for item in read if tag.is_foreign(item.tags)}
+        untagged = {item.id for item in read if not tag.is_on(item.tags)}
+        self._warn({item: CloudError(f"it lacks the tag {tag.key}") for item in untagged})
+        ready = {item.id for item in found if item.is_running or not only_running}
         if needs_ipv6:
-            lacking = {one.id for one in found if not one.has_primary_ipv6} - registered
-            self._warn({one: CloudError("it has no primary IPv6 address") for one in lacking})
+            lacking = {item.id for item in found if not item.has_primary_ipv6} - registered
+            self._warn({item: CloudError("it has no primary IPv6 address") for item in lacking})
             ready -= lacking
         return found, frozenset(ready | (registered & set(wanted)) - foreign)
 
@@ -139,14 +141,14 @@ class Vpc:
             now = time.monotonic()
             oldest = {True: now - NEW_INSTANCE_CACHE_TTL, False: now - INSTANCE_CACHE_TTL}
             cached = {
-                one.id: one
-                for one in self._instances.values()
-                if one.read_at > oldest[one.id in new]
+                instance.id: instance
+                for instance in self._instances.values()
+                if instance.read_at > oldest[instance.id in new]
             }
-            absent = {one: at for one, at in self._absent.items() if at > oldest[True]}
+            absent = {item: at for item, at in self._absent.items() if at > oldest[True]}
             missing = sorted(instance_ids - cached.keys() - absent.keys())
             read = map(_read_instance, self._api.find_instances(missing))
-            self._instances = cached | {one.id: one for one in read if one}
+            self._instances = cached | {item.id: item for item in read if item}
             unfound = dict.fromkeys(missing, time.monotonic())
             self._absent = absent | {k: v for k, v in unfound.items() if k not in self._instances}
             return [self._instances[i] for i in sorted(instance_ids) if i in self._instances]
@@ -170,12 +172,12 @@ class Vpc:
         A group that carries another cluster's tag, and not ours, is never opened.
         An instance for which that is ambiguous is left out; `CloudError` when all of them are.
         """
-        ids = sorted({group for one in instances for group in one.groups})
+        ids = sorted({group for item in instances for group in item.groups})
         try:
             groups = self.groups_with(ids) if ids else []
         except AwsError as error:
             if error.code == "InvalidGroup.NotFound":
-                self.forget(one.id for one in instances)
+                self.forget(item.id for item in instances)
             raise
         known = {group.id: group for group in groups if not tag.is_foreign(group.tags)}
         chosen, ambiguous = set(), dict[str, CloudError]()
@@ -206,8 +208,8 @@ def _group_to_open(
     instance: BackendInstance, known: Mapping[str, SecurityGroup], tag: ClusterTag
 ) -> str:
     """The group with the cluster's tag, or the only one (upstream's rule)."""
-    groups = [one for one in instance.groups if one in known]
-    tagged = [one for one in groups if tag.is_on(known[one].tags)]
+    groups = [group for group in instance.groups if group in known]
+    tagged = [group for group in groups if tag.is_on(known[group].tags)]
     candidates = tagged or groups
     if len(candidates) != 1:
         kind = "tagged" if tagged else "untagged"
@@ -225,7 +227,7 @@ def _read_instance(record: Json) -> BackendInstance | None:
     groups = objects(record.get("SecurityGroups"))
     if not groups:
         interfaces = objects(record.get("NetworkInterfaces"))[:1]
-        groups = [group for one in interfaces for group in objects(one.get("Groups"))]
+        groups = [group for item in interfaces for group in objects(item.get("Groups"))]
     return BackendInstance(
         text(record.get("InstanceId")),
         state in ("running", "pending"),

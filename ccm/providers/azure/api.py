@@ -258,14 +258,14 @@ class AzureApi(JsonApi):
         for kind in ("reads", "writes"):
             left = response.header(f"{REMAINING}{kind}")
             if left.isdecimal():
-                for budget in (one for one in QUOTAS if one.endswith(kind[:-1])):
+                for budget in (item for item in QUOTAS if item.endswith(kind[:-1])):
                     self.gate.report_remaining(budget, int(left), REFILL)
         windows = _LEFT.findall(response.header("x-ms-ratelimit-remaining-resource"))
         if windows:
             seconds = {"Min": 60.0, "Sec": 1.0}
             calls, window = min(
                 ((int(n), int(size) * seconds[unit]) for size, unit, n in windows),
-                key=lambda one: one[0] / one[1],
+                key=lambda item: item[0] / item[1],
             )
             self.gate.report_remaining("compute-read", calls, window)
 
@@ -320,9 +320,9 @@ def failure(operation: str, status: str, error: Mapping[str, Any]) -> CloudError
 
 def read_endpoints(answer: Any, config: AzureConfig) -> Endpoints:
     """The cloud's own, of all that a Resource Manager reports."""
-    for one in objects(answer):
-        if not config.cloud or text(one.get("name")).lower() == config.cloud.lower():
-            known = mapping(one.get("authentication"))
+    for record in objects(answer):
+        if not config.cloud or text(record.get("name")).lower() == config.cloud.lower():
+            known = mapping(record.get("authentication"))
             audiences = known.get("audiences")
             audience = text(audiences[0]) if isinstance(audiences, list) and audiences else ""
             login = text(known.get("loginEndpoint")).rstrip("/")

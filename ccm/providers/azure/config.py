@@ -36,7 +36,7 @@ GRACE = 120  # seconds in which a new Node's machine may not be listed yet; upst
 
 def _any_case(*choices: str) -> TextReading:
     """One of these, in any case of letters."""
-    known = {one.lower(): one for one in choices}
+    known = {item.lower(): item for item in choices}
     return lambda value: known[one_of(known)(value.lower())], f"use {', '.join(choices)}"
 
 
@@ -125,7 +125,7 @@ class AzureConfig:
     @property
     def resource_tags(self) -> dict[str, str]:
         """Those of what all Services share, as `a=b,c=d` has them."""
-        pairs = (one.partition("=") for one in self.tags.split(","))
+        pairs = (item.partition("=") for item in self.tags.split(","))
         return {key.strip(): value.strip() for key, _, value in pairs if key.strip()}
 
     @property
@@ -287,4 +287,4 @@ CLOUDS: Mapping[str, Endpoints] = {
     "azureusgovernment": _GOVERNMENT,
 }
 """By what upstream's key `cloud` calls them, in lower case."""
-_known = {one.lower(): one for one in (*keys_of(AzureConfig, FORM), *OTHERS_KEYS, *NOT_SERVED)}
+_known = {item.lower(): item for item in (*keys_of(AzureConfig, FORM), *OTHERS_KEYS, *NOT_SERVED)}

@@ -56,7 +56,7 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         group = self._config.resource_group.lower()
         oldest = sorted(nodes, key=lambda node: node.age_order)
         scopes = [ids.scope_of(ids.machine_of(node.provider_id)) for node in oldest]
-        more = [*dict.fromkeys(one.group for one in scopes if one and one.group != group)]
+        more = [*dict.fromkeys(item.group for item in scopes if item and item.group != group)]
         return await self.reader.read([group, *more[:MOST_GROUPS]])
 
     async def read_all(self, nodes: Sequence[Node]) -> Machines:
@@ -131,13 +131,15 @@ class AzureInstances(MachineLookup[Machines, Machine]):
 def addresses_of(name: str, machine: Machine, listing: Machines) -> tuple[NodeAddress, ...]:
     """The first of each family, in upstream's order; none while there is no private one."""
     host = name if name.lower() in machine.names else next(iter(machine.names), name)
-    outer = first_of_each_family(listing.public.get(one.lower(), "") for one in machine.public_ids)
+    outer = first_of_each_family(
+        listing.public.get(public_id.lower(), "") for public_id in machine.public_ids
+    )
     if not machine.private:
         return ()
     return (
-        *(NodeAddress(AddressType.INTERNAL_IP, one) for one in machine.private),
+        *(NodeAddress(AddressType.INTERNAL_IP, item) for item in machine.private),
         NodeAddress(AddressType.HOSTNAME, host),
-        *(NodeAddress(AddressType.EXTERNAL_IP, one) for one in outer),
+        *(NodeAddress(AddressType.EXTERNAL_IP, item) for item in outer),
     )
 
 

@@ -63,7 +63,7 @@ class Machine:
         """What its Node may be called: the host's name, and a single machine's own."""
         host = text(mapping(self.properties.get("osProfile")).get("computerName"))
         own = "" if "/virtualmachinescalesets/" in self.key else text(self.record.get("name"))
-        return tuple(dict.fromkeys(one.lower() for one in (host, own) if one))
+        return tuple(dict.fromkeys(item.lower() for item in (host, own) if item))
 
     @property
     def type(self) -> str:
@@ -92,7 +92,7 @@ class Machine:
     @property
     def power(self) -> PowerState:
         """Off only when nothing is under way: upstream's rule."""
-        codes = [text(one.get("code")) for one in objects(mapping(self.view).get("statuses"))]
+        codes = [text(record.get("code")) for record in objects(mapping(self.view).get("statuses"))]
         found = [code.removeprefix(POWER).lower() for code in codes if code.startswith(POWER)]
         if not found:
             return PowerState.UNKNOWN
@@ -104,35 +104,37 @@ class Machine:
         """Its primary interface; empty where it is not listed."""
         profile = mapping(self.properties.get("networkProfile"))
         listed = objects(profile.get("networkInterfaces"))
-        primary = [one for one in listed if properties_of(one).get("primary") is True]
+        primary = [item for item in listed if properties_of(item).get("primary") is True]
         return self.interfaces.get(key_of((primary or listed or [{}])[0]), {})
 
     @property
     def configurations(self) -> list[Json]:
         """What its primary interface's IP configurations are like, the primary one first."""
         listed = objects(properties_of(self.interface).get("ipConfigurations"))
-        found = [properties_of(one) for one in listed]
-        return sorted(found, key=lambda one: one.get("primary") is not True)
+        found = [properties_of(item) for item in listed]
+        return sorted(found, key=lambda item: item.get("primary") is not True)
 
     @property
     def private(self) -> list[str]:
         """Its private address of each family."""
         return first_of_each_family(
-            text(one.get("privateIPAddress")) for one in self.configurations
+            text(configuration.get("privateIPAddress")) for configuration in self.configurations
         )
 
     @property
     def public_ids(self) -> list[str]:
         """The IDs of its public addresses."""
         return [
-            found for one in self.configurations if (found := id_of(one.get("publicIPAddress")))
+            found
+            for configuration in self.configurations
+            if (found := id_of(configuration.get("publicIPAddress")))
         ]
 
     @property
     def networks(self) -> set[str]:
         """The IDs of the virtual networks that it is in, lower case."""
-        subnets = {key_of(one.get("subnet")) for one in self.configurations}
-        return {one.rpartition("/subnets/")[0] for one in subnets} - {""}
+        subnets = {key_of(configuration.get("subnet")) for configuration in self.configurations}
+        return {subnet.rpartition("/subnets/")[0] for subnet in subnets} - {""}
 
     def __str__(self) -> str:
         return self.id
@@ -155,7 +157,7 @@ class Machines(Listing[str, Machine]):
     def interfaces(self) -> list[Json]:
         """All interfaces that are listed with the machines."""
         groups = {id(machine.interfaces): machine.interfaces for machine in self.records}
-        return [one for group in groups.values() for one in group.values()]
+        return [item for group in groups.values() for item in group.values()]
 
 
 class MachineReader:
@@ -184,15 +186,15 @@ class MachineReader:
         states = results.pop(STATES)
         if isinstance(states, CloudError):
             raise states
-        views = {key_of(one): _own_view(one) for one in states[0]}
+        views = {key_of(state): _own_view(state) for state in states[0]}
         for group, result in results.items():
             if isinstance(result, CloudError):
                 found.unread[group] = result
                 continue
             singles, members, listed = result
-            interfaces = {key_of(one): one for one in listed}
-            found.add(Machine(one, views.get(key_of(one)), interfaces) for one in singles)
-            found.add(Machine(one, _own_view(one), interfaces) for one in members)
+            interfaces = {key_of(item): item for item in listed}
+            found.add(Machine(item, views.get(key_of(item)), interfaces) for item in singles)
+            found.add(Machine(member, _own_view(member), interfaces) for member in members)
         return found
 
     async def get(self, machine_id: str) -> Machine:
@@ -204,7 +206,7 @@ class MachineReader:
 
     async def read_public(self, listing: Machines, machines: Iterable[Machine]) -> None:
         """Read the public addresses of some machines, a list for each place where they are."""
-        lists = {_list_of(one) for machine in machines for one in machine.public_ids}
+        lists = {_list_of(public_id) for machine in machines for public_id in machine.public_ids}
         for path in sorted(lists):
             for record in await self._api.list("ListPublicAddresses", path):
                 address = text(properties_of(record).get("ipAddress"))
@@ -215,11 +217,13 @@ class MachineReader:
         scope = Scope(self._config.subscription_id, group)
         interfaces, singles, sets = await together(
             self._interfaces(group),
-            self._api.list("ListVirtualMachines", scope.machines()) if self._has_single else none(),
-            self._sets(scope) if self._has_sets else none(),
+            self._api.list("ListVirtualMachines", scope.machines())
+            if self._has_single
+            else _nothing(),
+            self._sets(scope) if self._has_sets else _nothing(),
         )
         members = list[Json]()
-        for some, more in await together(*(self._members(id_of(one)) for one in sets)):
+        for some, more in await together(*(self._members(id_of(item)) for item in sets)):
             members += some
             interfaces += more
         return singles, members, interfaces
@@ -232,9 +236,9 @@ class MachineReader:
         """The uniform ones: machines of a flexible set are listed as single ones."""
         listed = await self._api.list("ListScaleSets", scope.id(COMPUTE, "virtualMachineScaleSets"))
         return [
-            one
-            for one in listed
-            if not same(text(properties_of(one).get("orchestrationMode")), "Flexible")
+            item
+            for item in listed
+            if not same(text(properties_of(item).get("orchestrationMode")), "Flexible")
         ]
 
     async def _members(self, set_id: str) -> Sequence[list[Json]]:
@@ -267,7 +271,7 @@ async def together(*reads: Awaitable[T]) -> list[T]:
     for result in results:
         if isinstance(result, BaseException):
             raise result
-    return [one for one in results if not isinstance(one, BaseException)]
+    return [item for item in results if not isinstance(item, BaseException)]
 
 
 def _own_view(record: Json) -> Json | None:
@@ -286,7 +290,7 @@ def _list_of(resource_id: str) -> str:
     return scope.id(NETWORK, "publicIPAddresses")
 
 
-async def none() -> list[Json]:
+async def _nothing() -> list[Json]:
     """Nothing to list."""
     return []
 
@@ -294,9 +298,9 @@ async def none() -> list[Json]:
 def first_of_each_family(addresses: Iterable[str]) -> list[str]:
     """The first IPv4 and the first IPv6 address, in their order; what is no address is left out."""
     found = dict[int, str]()
-    for one in filter(None, addresses):
+    for item in filter(None, addresses):
         try:
-            found.setdefault(ip_address(one).version, str(ip_address(one)))
+            found.setdefault(ip_address(item).version, str(ip_address(item)))
         except ValueError:
             continue
     return [*found.values()]

@@ -34,20 +34,20 @@ class AzureRoutes:
         """The table's routes of Nodes; one is a blackhole when no machine has its address."""
         by_name = {node.name.lower(): node for node in nodes}
         records = _routes_of(await self._table.read() or {})
-        routes = [(one, by_name.get(node_of(one))) for one in records if node_of(one)]
+        routes = [(record, by_name.get(node_of(record))) for record in records if node_of(record)]
         # Machines by address; read when a Node does not explain its route.
         owners = dict[str, str]()
-        if not all(node and hop_of(one) in _inner(node) for one, node in routes):
+        if not all(node and hop_of(item) in _inner(node) for item, node in routes):
             machines = (await self._instances.read_all(nodes)).records
-            owners = {address: one.key for one in machines for address in one.private}
+            owners = {address: machine.key for machine in machines for address in machine.private}
         return [
             Route(
-                cidr=text(ids.properties_of(one).get("addressPrefix")),
+                cidr=text(ids.properties_of(item).get("addressPrefix")),
                 node=node.name if node else "",
-                id=text(one.get("name")),
-                is_blackhole=not _leads(hop_of(one), node, owners),
+                id=text(item.get("name")),
+                is_blackhole=not _leads(hop_of(item), node, owners),
             )
-            for one, node in routes
+            for item, node in routes
         ]
 
     async def create(self, node: Node, cidr: str) -> None:
@@ -58,7 +58,7 @@ class AzureRoutes:
         machine = (await self._instances.read_all([node])).by_id.get(machine_id)
         version = ip_network(cidr).version
         hops = (
-            [one for one in machine.private if ip_address(one).version == version]
+            [item for item in machine.private if ip_address(item).version == version]
             if machine
             else []
         )
@@ -76,7 +76,7 @@ class AzureRoutes:
 
     async def delete(self, route: Route) -> None:
         def remove(table: Json) -> None:
-            left = [one for one in _routes_of(table) if text(one.get("name")) != route.id]
+            left = [item for item in _routes_of(table) if text(item.get("name")) != route.id]
             if len(left) < len(_routes_of(table)):
                 table["properties"]["routes"] = left
 
@@ -87,21 +87,21 @@ class AzureRoutes:
 def add(table: Json, wanted: Json) -> None:
     """Put a route into the table; raises `Refused` for one in its way that is another's."""
     routes, settings = _routes_of(table), wanted["properties"]
-    for one in routes:
-        properties = ids.properties_of(one)
-        has_name = ids.same(text(one.get("name")), wanted["name"])
+    for route in routes:
+        properties = ids.properties_of(route)
+        has_name = ids.same(text(route.get("name")), wanted["name"])
         if has_name and settings.items() <= properties.items():
             return
         prefix = text(properties.get("addressPrefix"))
         if has_name or read_network(prefix) == read_network(settings["addressPrefix"]):
             hop = text(properties.get("nextHopIpAddress"))
-            raise Refused(f"route {text(one.get('name'))} leads {prefix} to {hop} already")
+            raise Refused(f"route {text(route.get('name'))} leads {prefix} to {hop} already")
     table["properties"] = {**ids.properties_of(table), "routes": [*routes, wanted]}
 
 
 def name_of(node: str, cidr: str) -> str:
     """A route's name, as upstream's."""
-    return f"{node}{SEPARATOR}{cidr.translate({ord(one): None for one in ':./'})}"
+    return f"{node}{SEPARATOR}{cidr.translate({ord(item): None for item in ':./'})}"
 
 
 def node_of(route: Json) -> str:
@@ -123,7 +123,9 @@ def _routes_of(table: Json) -> list[Json]:
 
 def _inner(node: Node) -> set[str]:
     kinds = AddressType.INTERNAL_IP
-    return {text(one.get("address")) for one in node.addresses if one.get("type") == kinds}
+    return {
+        text(address.get("address")) for address in node.addresses if address.get("type") == kinds
+    }
 
 
 def _leads(hop: str, node: Node | None, owners: Mapping[str, str]) -> bool:

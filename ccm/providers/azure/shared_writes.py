@@ -72,7 +72,7 @@ class SharedResource:
                 try:
                     await self._write(batch)
                 finally:  # those of a caller who was cancelled, for the next one
-                    self._waiting = [one for one in batch if not one.is_done] + self._waiting
+                    self._waiting = [item for item in batch if not item.is_done] + self._waiting
                     if not own.is_done:
                         self._waiting.remove(own)
         if own.error:
@@ -82,54 +82,54 @@ class SharedResource:
     async def _write(self, batch: list[_Waiting]) -> None:
         for left in reversed(range(MOST_READS)):
             try:
-                await self._write_once([one for one in batch if not one.is_done])
+                await self._write_once([item for item in batch if not item.is_done])
             except PreconditionFailed as error:
                 if not left:
                     _end_all(batch, error)
             except (NoRoom, Refused) as error:
-                pending = [one for one in batch if one.changes and not one.is_done]
-                for one in pending if len(pending) > 1 else ():
-                    await self._write([one])  # one of them is refused: the others do not suffer
+                pending = [item for item in batch if item.changes and not item.is_done]
+                for item in pending if len(pending) > 1 else ():
+                    await self._write([item])  # one of them is refused: the others do not suffer
                 _end_all(batch, error)
             except CloudError as error:
                 _end_all(batch, error)
-            if all(one.is_done for one in batch):
+            if all(item.is_done for item in batch):
                 return
 
     async def _write_once(self, batch: list[_Waiting]) -> None:
         known = batch[0].known if len(batch) == 1 else None
         batch[0].known = None  # another try reads it
-        there = known or await self.read()
-        wanted = deepcopy(there) if there is not None else deepcopy(self._empty)
+        current = known or await self.read()
+        wanted = deepcopy(current) if current is not None else deepcopy(self._empty)
         if wanted is None:
             raise CloudError(f"{self._noun} {self.path} is not there")
-        for one in batch:
+        for item in batch:
             before = deepcopy(wanted)
             try:
-                one.edit(wanted)
+                item.edit(wanted)
             except CloudError as error:
-                one.end(None, error)
+                item.end(None, error)
                 wanted = before
-            one.changes = wanted != before
-        pending = [one for one in batch if not one.is_done]
-        state = text(properties_of(there or {}).get("provisioningState"))
-        if wanted == (there or self._empty) and (state != "Failed" or not pending):
-            result = there
+            item.changes = wanted != before
+        pending = [item for item in batch if not item.is_done]
+        state = text(properties_of(current or {}).get("provisioningState"))
+        if wanted == (current or self._empty) and (state != "Failed" or not pending):
+            result = current
         elif state in ("Updating", "Deleting"):
             raise RetryAfter(f"{self._noun} {self.path} is {state}", BUSY_RETRY)
         elif not self._is_used(wanted):
             await self._api.delete(f"Delete{self._noun}", self.path)
             result = None
         else:
-            etag = text(there.get("etag")) if there else ""
+            etag = text(current.get("etag")) if current else ""
             result = await self._api.put(f"Put{self._noun}", self.path, wanted, etag)
             if properties_of(result).get("provisioningState") != "Succeeded":
                 result = await self.read()
-        for one in pending:
-            one.end(result)
+        for item in pending:
+            item.end(result)
 
 
 def _end_all(batch: list[_Waiting], error: CloudError) -> None:
-    for one in batch:
-        if not one.is_done:
-            one.end(None, error)
+    for item in batch:
+        if not item.is_done:
+            item.end(None, error)

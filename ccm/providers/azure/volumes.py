@@ -45,14 +45,15 @@ class AzureVolumes:
 
     async def _places(self, asked: Sequence[str]) -> dict[str, PlaceAnswer]:
         if len(asked) == 1:
-            return {one: await self._place(one) for one in asked}
-        scopes = {scope for one in asked if (scope := scope_of(one))}
+            return {item: await self._place(item) for item in asked}
+        scopes = {scope for item in asked if (scope := scope_of(item))}
         found = dict[str, Json]()
         for scope in sorted(scopes, key=str):
             listed = await self._api.list("ListDisks", scope.id(COMPUTE, "disks"))
             found |= {key_of(record): record for record in listed}
         return {
-            one: read_place(found[one]) if one in found else await self._place(one) for one in asked
+            item: read_place(found[item]) if item in found else await self._place(item)
+            for item in asked
         }
 
     async def _place(self, disk_id: str) -> PlaceAnswer:
@@ -76,9 +77,9 @@ def read_place(record: Json) -> PlaceAnswer:
     """The zones of a disk as Nodes have them; none for one that is in the region."""
     region = text(record.get("location")).replace(" ", "").lower()
     zones = record.get("zones")
-    named = [text(one) for one in zones] if isinstance(zones, list) else []
+    named = [text(zone) for zone in zones] if isinstance(zones, list) else []
     if not region:
         return Unknown("the disk's record has no location")
     return VolumePlace(
-        tuple(label_value(f"{region}-{one}") for one in named if one), label_value(region)
+        tuple(label_value(f"{region}-{item}") for item in named if item), label_value(region)
     )

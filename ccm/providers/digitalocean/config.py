@@ -84,7 +84,7 @@ class FirewallSection:
 
     def opens(self, port: int) -> bool:
         """Whether Services may open a port on Nodes: a node port, or one in the file."""
-        ends = [(int(a), int(b or a)) for a, _, b in (one.partition("-") for one in self.port)]
+        ends = [(int(a), int(b or a)) for a, _, b in (item.partition("-") for item in self.port)]
         return any(low <= port <= high for low, high in (NODE_PORTS, *ends))
 
 
@@ -122,7 +122,7 @@ def read_config(content: bytes, path: str, environment: Mapping[str, str]) -> Di
     for variable, (title, key) in ENVIRONMENT.items():
         value = environment.get(variable, "").strip()
         if value and not (key == "token" and sections.has(title, "token-file")):
-            texts = [one.strip() for one in value.split(",")] if key == "tag" else [value]
+            texts = [item.strip() for item in value.split(",")] if key == "tag" else [value]
             sections.add(title, key, texts, variable)
     config = DigitalOceanConfig(
         common=sections.read(GlobalSection),

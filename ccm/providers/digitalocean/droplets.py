@@ -41,15 +41,15 @@ class Droplet:
     @property
     def addresses(self) -> tuple[NodeAddress, ...]:
         """As upstream: the first of each kind; none while it has none at all."""
-        kinds = [(AddressType.INTERNAL_IP, one) for one in self.private[:1]]
+        kinds = [(AddressType.INTERNAL_IP, item) for item in self.private[:1]]
         for version in (4, 6):
-            of_it = [one for one in self.public if ip_address(one).version == version]
-            kinds += [(AddressType.EXTERNAL_IP, one) for one in of_it[:1]]
+            of_it = [item for item in self.public if ip_address(item).version == version]
+            kinds += [(AddressType.EXTERNAL_IP, item) for item in of_it[:1]]
         if not kinds:
             return ()
         return (
             NodeAddress(AddressType.HOSTNAME, self.name),
-            *(NodeAddress(kind, one) for kind, one in kinds),
+            *(NodeAddress(kind, item) for kind, item in kinds),
         )
 
     def __str__(self) -> str:
@@ -124,13 +124,13 @@ class Droplets:
         self._own.update(droplet_ids)
 
     async def why_token_is_foreign(
-        self, asked: Collection[int], there: Collection[int] = ()
+        self, asked: Collection[int], current: Collection[int] = ()
     ) -> str:
         """Why the token may not see the cluster's droplets; empty when it saw one or the VPC.
 
-        `there` is what it has just listed; `asked` are those that nothing is seen of.
+        `current` is what it has just listed; `asked` are those that nothing is seen of.
         """
-        if self._own.intersection(there) - {*asked}:
+        if self._own.intersection(current) - {*asked}:
             return ""
         try:
             if self._vpc:
@@ -181,9 +181,9 @@ def read_droplet(record: Json) -> Droplet | None:
 
 
 def _addresses(networks: list[Json], kind: str) -> Iterator[str]:
-    for one in networks:
+    for network in networks:
         try:
-            if one.get("type") == kind:
-                yield str(ip_address(text(one.get("ip_address"))))
+            if network.get("type") == kind:
+                yield str(ip_address(text(network.get("ip_address"))))
         except ValueError:
             continue

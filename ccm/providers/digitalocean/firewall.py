@@ -116,9 +116,9 @@ class FirewallController:
 
     async def reconcile(self, key: str) -> Result:
         view = self._context.store.view
-        services = [found for one in self._services if (found := view(Service, one))]
+        services = [found for service in self._services if (found := view(Service, service))]
         rules = plan.opened(services, self._config.balancers.type, self._config.firewall.opens)
-        asked = rules, {one.uid: one.ingress for one in services if one.ingress}
+        asked = rules, {service.uid: service.ingress for service in services if service.ingress}
         if asked == self._ensured:
             return Result(f"{len(rules)} ports are open, as before")
         self._ensured = None
@@ -130,6 +130,6 @@ class FirewallController:
     def _log_closed(self, services: Iterable[Service], rules: set[Inbound]) -> None:
         """Say which ports Services need that the operator has not allowed."""
         needed = plan.opened(services, self._config.balancers.type, bool)
-        if ports := sorted({f"{one.protocol} {one.port}" for one in needed - rules}):
+        if ports := sorted({f"{item.protocol} {item.port}" for item in needed - rules}):
             remedy = "allow them in [Firewall] port"
             log.warning("ports stay closed", extra={"ports": ports, "remedy": remedy})

@@ -26,17 +26,17 @@ class Firewalls:
     async def ensure(self, rules: Collection[Inbound], services: Iterable[Service]) -> bool:
         """Whether the firewall had to be written to have exactly these rules, of these Services."""
         uids = {rule.service_uid for rule in rules} - {""}
-        balancers = await self._balancers([one for one in services if one.uid in uids])
-        there, section = await self._find(), self._section
-        wanted = plan.body(section.name, section.tag, rules, balancers, there)
-        if there and not plan.is_different(wanted, there):
+        balancers = await self._balancers([service for service in services if service.uid in uids])
+        current, section = await self._find(), self._section
+        wanted = plan.body(section.name, section.tag, rules, balancers, current)
+        if current and not plan.is_different(wanted, current):
             return False
-        if there:
-            path = path_of("firewalls", text(there.get("id")))
+        if current:
+            path = path_of("firewalls", text(current.get("id")))
             await self._api.write("UpdateFirewall", "PUT", path, wanted)
         else:
             await self._api.write("CreateFirewall", "POST", "/firewalls", wanted)
-        ports = sorted(f"{one.protocol} {one.port}" for one in rules)
+        ports = sorted(f"{item.protocol} {item.port}" for item in rules)
         log.info("firewall written", extra={"firewall": self._section.name, "ports": ports})
         return True
 
@@ -45,13 +45,13 @@ class Firewalls:
         if not services:
             return {}
         records = await self._api.balancers()
-        found = {one.uid: Names(one, self._cluster).choose(records) for one in services}
+        found = {service.uid: Names(service, self._cluster).choose(records) for service in services}
         return {uid: text(record.get("id")) for uid, record in found.items() if record}
 
     async def _find(self) -> Json:
         """Its record; empty when there is none."""
         listed = await self._api.list("ListFirewalls", "/firewalls", "firewalls")
-        found = [one for one in listed.records if one.get("name") == self._section.name]
+        found = [record for record in listed.records if record.get("name") == self._section.name]
         if len(found) > 1:
             raise Refused(f"{len(found)} firewalls are called {self._section.name}")
         if not found:

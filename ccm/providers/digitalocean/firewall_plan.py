@@ -93,7 +93,7 @@ def body(
     tags: Collection[str],
     rules: Iterable[Inbound],
     balancers: Mapping[str, str],
-    there: Json,
+    current: Json,
 ) -> Json:
     """The firewall's record; droplets that someone added to it stay.
 
@@ -103,7 +103,7 @@ def body(
     return {
         "name": name,
         "tags": sorted(tags),
-        "droplet_ids": there.get("droplet_ids") or [],
+        "droplet_ids": current.get("droplet_ids") or [],
         "inbound_rules": [
             _rule(rule, balancers.get(rule.service_uid, ""))
             for rule in sorted(rules)
@@ -122,9 +122,9 @@ def _rule(rule: Inbound, balancer_id: str) -> Json:
     return {"protocol": rule.protocol, "ports": str(rule.port), "sources": sources}
 
 
-def is_different(wanted: Json, there: Json) -> bool:
+def is_different(wanted: Json, current: Json) -> bool:
     """Whether it takes a write."""
-    return bool(differences(wanted, there, _counts))
+    return bool(differences(wanted, current, _counts))
 
 
 def _counts(key: str, value: Any) -> Any:

@@ -58,7 +58,7 @@ class DropletInstances(MachineLookup[DropletList, Droplet]):
         return {f"vpc:{machine.vpc}", *(f"tag:{tag}" for tag in machine.tags)}
 
     async def prepare(self, machines: Sequence[Droplet], listing: DropletList) -> None:
-        self._droplets.remember({one.id for one in machines})
+        self._droplets.remember({machine.id for machine in machines})
 
     async def instance(self, node: Node, machine: Droplet, listing: DropletList) -> Answer:
         found = machine.instance()

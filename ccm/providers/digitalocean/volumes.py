@@ -33,15 +33,15 @@ class DigitalOceanVolumes:
 
     async def _places(self, asked: Sequence[str]) -> dict[str, PlaceAnswer]:
         if len(asked) == 1:
-            return {one: await self._place(one) for one in asked}
+            return {item: await self._place(item) for item in asked}
         listed = await self._api.list("ListVolumes", "/volumes", "volumes")
         found = {str(key).lower(): record for key, record in listed.by_id.items()}
         why = join_reasons(listed.incomplete_reasons)
         return {
-            one: _read_place(found[one])
-            if one in found
-            else (Unknown(why) if why else Gone(f"there is no volume {one}"))
-            for one in asked
+            item: _read_place(found[item])
+            if item in found
+            else (Unknown(why) if why else Gone(f"there is no volume {item}"))
+            for item in asked
         }
 
     async def _place(self, volume_id: str) -> PlaceAnswer:

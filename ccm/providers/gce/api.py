@@ -154,8 +154,8 @@ class GceApi(JsonApi):
                 warning = mapping(mapping(found).get("warning"))
                 if warning and warning.get("code") != IDLE:
                     failures[scope] = f"{scope}: {text(warning.get('message'))}"
-            for one in map(text, page.get("unreachables", ())):
-                failures[one] = f"{one} is not reached"
+            for item in map(text, page.get("unreachables", ())):
+                failures[item] = f"{item} is not reached"
         return Aggregated(records, failures)
 
     async def change(self, method: str, verb: str, path: str, body: Json | None = None) -> Json:
@@ -187,10 +187,10 @@ class GceApi(JsonApi):
             )
         if errors := objects(mapping(operation.get("error")).get("errors")):
             said = "; ".join(
-                f"{text(one.get('code'))} {text(one.get('message'))}" for one in errors
+                f"{text(error.get('code'))} {text(error.get('message'))}" for error in errors
             )
             status = int(number(operation.get("httpErrorStatusCode")))
-            codes = [text(one.get("code")) for one in errors]
+            codes = [text(error.get("code")) for error in errors]
             raise failure(f"{method}: {said}", status, codes) or CloudError(f"{method}: {said}")
         return operation
 
@@ -260,7 +260,7 @@ class GceApi(JsonApi):
 
     def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
         found = objects(mapping(mapping(content).get("error")).get("errors"))
-        reasons = [text(one.get("reason")) for one in found]
+        reasons = [text(item.get("reason")) for item in found]
         known = failure(message, response.status, reasons, response.retry_after)
         return known or super().error(message, content, response)
 

@@ -102,7 +102,7 @@ def place_of(section: GlobalSection, metadata: Mapping[str, str]) -> Place:
         network = f"projects/{network_project}/global/networks/{network}"
     if subnetwork and "/" not in subnetwork:
         subnetwork = f"projects/{network_project}/regions/{region}/subnetworks/{subnetwork}"
-    paths = (path_of_url(one, network_project) for one in (network, subnetwork))
+    paths = (path_of_url(item, network_project) for item in (network, subnetwork))
     return Place(project, network_project, region, *paths)
 
 

@@ -107,7 +107,7 @@ class GceInstances(MachineLookup[Machines, Machine]):
                 return Unknown(why)
             return [found] if found else []
         named = listing.by_name.get(node.name.partition(".")[0], [])
-        here = [one for one in named if ids.region_of(one.ref.zone) == place.region]
+        here = [item for item in named if ids.region_of(item.ref.zone) == place.region]
         failures = [
             why for zone, why in listing.failures.items() if ids.region_of(zone) == place.region
         ]
@@ -121,7 +121,9 @@ class GceInstances(MachineLookup[Machines, Machine]):
     def marks(self, machine: Machine) -> Collection[str]:
         """A network by its name, and by its project and name."""
         names = (path.split("/") for path in machine.networks)
-        networks = {f"network:{mark}" for one in names for mark in (one[-1], f"{one[1]}/{one[-1]}")}
+        networks = {
+            f"network:{mark}" for name in names for mark in (name[-1], f"{name[1]}/{name[-1]}")
+        }
         return networks | {f"tag:{tag}" for tag in machine.tags}
 
     async def instance(self, node: Node, machine: Machine, listing: Machines) -> Answer:
@@ -151,8 +153,8 @@ def read_machine(ref: InstanceRef, record: Json) -> Machine:
         ref,
         last_part(text(record.get("machineType"))),
         POWER_STATES.get(text(record.get("status")), PowerState.UNKNOWN),
-        tuple(one for interface in interfaces for one in _addresses(interface)),
-        tuple(path_of_url(text(one.get("network")), ref.project) for one in interfaces),
+        tuple(address for interface in interfaces for address in _addresses(interface)),
+        tuple(path_of_url(text(item.get("network")), ref.project) for item in interfaces),
         frozenset(map(text, tags)) if isinstance(tags, list) else frozenset(),
         text(record.get("hostname")),
     )
@@ -160,14 +162,14 @@ def read_machine(ref: InstanceRef, record: Json) -> Machine:
 
 def _addresses(interface: Json) -> Iterator[NodeAddress]:
     """As upstream: IPv6 is internal whatever its kind. It writes an empty one without `natIP`."""
-    external = [text(one.get("natIP")) for one in objects(interface.get("accessConfigs"))]
+    external = [text(record.get("natIP")) for record in objects(interface.get("accessConfigs"))]
     v6 = text(interface.get("ipv6Address"))
     if not v6 and interface.get("ipv6AccessType") == "EXTERNAL":
         configs = objects(interface.get("ipv6AccessConfigs"))
-        v6 = next((text(one.get("externalIpv6")) for one in reversed(configs)), "")
+        v6 = next((text(config.get("externalIpv6")) for config in reversed(configs)), "")
     kinds = [
         (AddressType.INTERNAL_IP, text(interface.get("networkIP"))),
-        *((AddressType.EXTERNAL_IP, one) for one in external),
+        *((AddressType.EXTERNAL_IP, item) for item in external),
         (AddressType.INTERNAL_IP, v6),
     ]
     for kind, address in kinds:

@@ -92,9 +92,11 @@ class GceRoutes:
         """All of the cluster's network, also those that lead there for others."""
         place = await self._api.place()
         records = await self._api.list("routes.list", await self._path())
-        networks = (path_of_url(text(one.get("network")), place.network_project) for one in records)
+        networks = (
+            path_of_url(text(record.get("network")), place.network_project) for record in records
+        )
         pairs = zip(records, networks, strict=True)
-        return [one for one, network in pairs if network == place.network]
+        return [item for item, network in pairs if network == place.network]
 
     def _is_own(self, record: Json) -> bool:
         is_marked = record.get("description") == DESCRIPTION
@@ -118,4 +120,4 @@ def _hop(record: Json, project: str) -> str:
 
 
 def _warnings(record: Json) -> set[str]:
-    return {text(one.get("code")) for one in objects(record.get("warnings"))}
+    return {text(item.get("code")) for item in objects(record.get("warnings"))}

@@ -56,7 +56,7 @@ class GceVolumes:
             for record in records
         }
         failures = [*listed.failures.values()]
-        return {one: _answer(one, found, failures) for one in asked}
+        return {item: _answer(item, found, failures) for item in asked}
 
     async def _place(self, path: str) -> PlaceAnswer:
         method = "regionDisks.get" if "/regions/" in path else "disks.get"
@@ -83,7 +83,7 @@ def disk_of(volume: PersistentVolume, project: str) -> str | PlaceAnswer:
 
 
 def _answer(asked: str, found: Mapping[str, Json], failures: Sequence[str]) -> PlaceAnswer:
-    records = [one for path, one in found.items() if asked in (path, last_part(path))]
+    records = [item for path, item in found.items() if asked in (path, last_part(path))]
     if failures and not ("/" in asked and records):
         return Unknown(failures[0])
     if len(records) > 1:
@@ -95,7 +95,9 @@ def read_place(record: Json) -> PlaceAnswer:
     """The answer in a record: a disk of a region is in each zone that has a replica."""
     zone = last_part(text(record.get("zone")))
     replicas = record.get("replicaZones")
-    zones = [last_part(text(one)) for one in replicas] if isinstance(replicas, list) else [zone]
+    zones = (
+        [last_part(text(replica)) for replica in replicas] if isinstance(replicas, list) else [zone]
+    )
     if not all(zones):
         return Unknown("the disk's record has no zone")
     return VolumePlace(tuple(sorted(zones)), region_of(zones[0]))

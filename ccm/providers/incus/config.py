@@ -173,8 +173,8 @@ def _check_balancers(config: IncusConfig, faults: Faults) -> None:
 def _completed(config: IncusConfig) -> IncusConfig:
     """With what follows from other keys."""
     remotes = {
-        name: replace(one, region=one.region or name or urlsplit(one.url).hostname or "local")
-        for name, one in config.remotes.items()
+        name: replace(item, region=item.region or name or urlsplit(item.url).hostname or "local")
+        for name, item in config.remotes.items()
     }
     balancers = config.balancers
     remote = balancers.remote if balancers.remote in remotes else next(iter(remotes))

@@ -67,8 +67,8 @@ class IncusInstances(MachineLookup[InstanceList, ListedInstance]):
     async def prove_gone(self, node: Node, listing: InstanceList) -> Answer:
         """What the lists lack is asked for by name: only a project that can be read says 404."""
         uuid, name = ids.uuid_of(node.provider_id), ids.name_of(node.provider_id) or host_name(node)
-        there = await self._inventory.find_by_name(name)
-        same = [one for one in there if not uuid or one.uuid in ("", uuid)]
+        current = await self._inventory.find_by_name(name)
+        same = [item for item in current if not uuid or item.uuid in ("", uuid)]
         if same:
             return Unknown(
                 f"instance {name} is there, but the list does not assign it to this Node"
@@ -87,7 +87,7 @@ class IncusInstances(MachineLookup[InstanceList, ListedInstance]):
         except CloudError as error:
             return Unknown(f"the zone of instance {machine.name}: {error}")
         addresses = machine.addresses(self._section.network)
-        found = [NodeAddress(AddressType.INTERNAL_IP, one) for one in addresses]
+        found = [NodeAddress(AddressType.INTERNAL_IP, address) for address in addresses]
         return Instance(
             provider_id=node.provider_id or ids.provider_id(machine.project, machine.uuid),
             type=type_of(machine),

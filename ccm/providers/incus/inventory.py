@@ -98,12 +98,12 @@ class ListedInstance:
                 where = text(config.get("network")) or text(config.get("parent"))
                 hwaddr = config.get("hwaddr") or self.config.get(f"volatile.{device}.hwaddr")
                 found.append(Nic(device, where, text(hwaddr).lower(), config))
-        return sorted(found, key=lambda one: one.network != network)
+        return sorted(found, key=lambda item: item.network != network)
 
     def addresses(self, network: str) -> list[str]:
         """Those in the guest; while it is off or has none, those that its networks gave it last."""
         found = self.guest_addresses(network)
-        return found or [one for nic in self.nics(network) for one in self.given_to(nic)]
+        return found or [item for nic in self.nics(network) for item in self.given_to(nic)]
 
     def guest_addresses(self, network: str) -> list[str]:
         """What its NICs have in the guest, IPv4 before IPv6.
@@ -122,17 +122,19 @@ class ListedInstance:
                 if address.get("scope") == "global"
             ]
             for family in ("inet", "inet6"):
-                some = [one for one in own if one.get("family") == family]
-                if family == "inet" and any(one.get("netmask") != "32" for one in some):
-                    some = [one for one in some if one.get("netmask") != "32"]
-                found += [text(one.get("address")) for one in some]
-        return [one for one in dict.fromkeys(found) if is_address(one)]
+                some = [item for item in own if item.get("family") == family]
+                if family == "inet" and any(item.get("netmask") != "32" for item in some):
+                    some = [item for item in some if item.get("netmask") != "32"]
+                found += [text(item.get("address")) for item in some]
+        return [item for item in dict.fromkeys(found) if is_address(item)]
 
     def given_to(self, nic: Nic) -> list[str]:
         """What OVN has given a NIC, or its configuration says; the guest cannot change it."""
         given = text(self.config.get(f"volatile.{nic.device}.last_state.ip_addresses")).split(",")
         fixed = (text(nic.config.get(f"{family}.address")) for family in ("ipv4", "ipv6"))
-        return [str(ip_address(one)) for one in dict.fromkeys((*given, *fixed)) if is_address(one)]
+        return [
+            str(ip_address(item)) for item in dict.fromkeys((*given, *fixed)) if is_address(item)
+        ]
 
 
 def _by_key() -> dict[str, list[ListedInstance]]:
@@ -163,7 +165,7 @@ class InstanceList:
 
     def named(self, name: str, node: Node) -> list[ListedInstance]:
         """Those of a name that may be this Node: a kubelet may write the name of any."""
-        return [one for one in self.by_name.get(name.lower(), []) if one.node_name == node.name]
+        return [item for item in self.by_name.get(name.lower(), []) if item.node_name == node.name]
 
     def add(self, instance: ListedInstance) -> None:
         self.by_name[instance.name.lower()].append(instance)
@@ -227,7 +229,7 @@ class Inventory:
         found = await asyncio.gather(
             *(self._get(api, project, name) for api, project in self._projects)
         )
-        return [one for one in found if one]
+        return [item for item in found if item]
 
     async def _get(self, api: IncusApi, project: str, name: str) -> ListedInstance | None:
         try:

@@ -63,7 +63,7 @@ class Marks:
         """All of other clusters, and ours of the networks that are kept."""
         kept = [each for each in self.entries if each[0] != cluster]
         kept += [(cluster, network) for network in keep]
-        return ",".join(sorted(f"{quote(one, safe='')}:{network}" for one, network in kept))
+        return ",".join(sorted(f"{quote(item, safe='')}:{network}" for item, network in kept))
 
 
 class IncusRoutes:
@@ -88,7 +88,7 @@ class IncusRoutes:
         wanted = [node for node in nodes if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
         if any(found[node.name] is None for node in wanted):
             verify_complete(await self._inventory.incomplete_reasons(), ROUTES)
-        by_uuid = {one.uuid: node for node in nodes if (one := found[node.name])}
+        by_uuid = {item.uuid: node for node in nodes if (item := found[node.name])}
         return [
             route
             for instance in listed
@@ -159,13 +159,13 @@ class IncusRoutes:
         """Add or remove one network of one NIC, unless someone changes the instance meanwhile."""
         instance, tag = await self._read_tagged(listed)
         nic = self._nic(instance)
-        marks, there = Marks.of(instance), list(networks_of(nic))
+        marks, current = Marks.of(instance), list(networks_of(nic))
         is_ours = self._cluster in marks.clusters(network)
-        if is_wanted and network in there and not is_ours:
+        if is_wanted and network in current and not is_ours:
             raise Refused(f"instance {instance.name} has a route for {network} that is not ours")
-        if (is_ours and network in there) == is_wanted or not (is_wanted or is_ours):
+        if (is_ours and network in current) == is_wanted or not (is_wanted or is_ours):
             return
-        left = [one for one in there if one != network] + [network] * is_wanted
+        left = [item for item in current if item != network] + [network] * is_wanted
         ours = marks.networks(self._cluster) & {*left} | ({network} if is_wanted else set())
         body: Json = {
             "config": {MARK: marks.written(ours, self._cluster)},
@@ -208,10 +208,10 @@ class IncusRoutes:
             )
         async with self._replugging:
             count = 0
-            for one in await self._inventory.read(recursion=2):
-                self._check_is_back(one)
-                if one.uuid == instance.uuid:
-                    count = min(self._count(one), len(one.given_to(nic)))
+            for item in await self._inventory.read(recursion=2):
+                self._check_is_back(item)
+                if item.uuid == instance.uuid:
+                    count = min(self._count(item), len(item.given_to(nic)))
             self._replugged = instance.uuid, count
             await self._write(instance, body, tag)
 
@@ -248,11 +248,11 @@ def routed_by(instance: ListedInstance) -> Iterator[Network]:
 def networks_at(instance: ListedInstance, network: str) -> set[Network]:
     """What Incus leads from one network to an instance."""
     nics = [nic for nic in instance.nics(network) if nic.network == network]
-    return {one for nic in nics for one in networks_of(nic)}
+    return {item for nic in nics for item in networks_of(nic)}
 
 
 def with_routes(nic: Nic, networks: Sequence[Network], family: int) -> Json:
     """The whole device, wherever it is from, with other routes of one IP family."""
     kept = {key: value for key, value in nic.config.items() if key != KEYS[family]}
-    own = ",".join(str(one) for one in networks if one.version == family)
+    own = ",".join(str(network) for network in networks if network.version == family)
     return {**kept, KEYS[family]: own} if own else kept

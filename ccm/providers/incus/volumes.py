@@ -70,8 +70,8 @@ class IncusVolumes:
         if not isinstance(listed, list):
             raise CloudError("ListVolumes: the answer is not a list")
         found = defaultdict[str, list[Json]](list)
-        for one in objects(listed):
-            found[text(one.get("name"))].append(one)
+        for record in objects(listed):
+            found[text(record.get("name"))].append(record)
         answers: dict[str, PlaceAnswer] = {}
         for handle in handles:
             name = handle.rpartition("/")[2]
@@ -99,11 +99,13 @@ class IncusVolumes:
 
         In a pool that each member has for itself there may be one of the same name on each.
         """
-        locations = sorted(text(one.get("location")) for one in records)
+        locations = sorted(text(record.get("location")) for record in records)
         if len(locations) > 1:
             return Unknown(f"each of the members {', '.join(locations)} has such a volume")
         try:
-            zones = tuple([await self._zones[api].of_location(one) for one in locations if one])
+            zones = tuple(
+                [await self._zones[api].of_location(location) for location in locations if location]
+            )
         except CloudError as error:
             return Unknown(str(error))
         return VolumePlace(zones, label_value(api.region))

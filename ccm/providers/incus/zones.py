@@ -53,7 +53,7 @@ class Zones:
 
     async def _read_members(self) -> None:
         listed = await self._api.get("ListMembers", "/cluster/members", recursion="1")
-        self._members = {text(one.get("server_name")): one for one in objects(listed)}
+        self._members = {text(record.get("server_name")): record for record in objects(listed)}
         self._read_at = time.monotonic()
 
 
@@ -64,5 +64,7 @@ def zone_of(member: Json, group_prefix: str) -> str:
         return domain
     listed = member.get("groups")
     groups = listed if isinstance(listed, list) else []
-    marked = [text(one) for one in groups if group_prefix and text(one).startswith(group_prefix)]
+    marked = [
+        text(group) for group in groups if group_prefix and text(group).startswith(group_prefix)
+    ]
     return marked[0] if len(marked) == 1 else text(member.get("server_name"))

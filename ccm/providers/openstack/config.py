@@ -194,16 +194,16 @@ def check_credentials(known: GlobalSection, faults: Faults) -> None:
 
 def check_tls(known: GlobalSection, faults: Faults) -> None:
     """Record what is wrong with files of certificates."""
-    for one, other in (("cert_file", "key_file"), ("key_file", "cert_file")):
-        if getattr(known, one) and not getattr(known, other):
+    for item, other in (("cert_file", "key_file"), ("key_file", "cert_file")):
+        if getattr(known, item) and not getattr(known, other):
             place = f"[Global] {other.replace('_', '-')}"
-            faults.add(place, "is missing", f"give it, or no {one[:-5]}-file")
+            faults.add(place, "is missing", f"give it, or no {item[:-5]}-file")
     if why := known.ca_file and why_no_certificate(known.ca_file):
         faults.add("[Global] ca-file", why, "give the file of a certificate")
-    for one in ("cert_file", "key_file"):
-        file = getattr(known, one)
+    for item in ("cert_file", "key_file"):
+        file = getattr(known, item)
         if why := file and why_unreadable(file):
-            faults.add(f"[Global] {one.replace('_', '-')}", f"is {file!r}, which {why}", READABLE)
+            faults.add(f"[Global] {item.replace('_', '-')}", f"is {file!r}, which {why}", READABLE)
 
 
 def _warn(config: OpenStackConfig) -> None:

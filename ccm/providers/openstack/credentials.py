@@ -106,7 +106,7 @@ def with_clouds(known: GlobalSection, path: str) -> GlobalSection:
         where = known.clouds_file or ", ".join(CLOUDS_DIRECTORIES)
         fault = fault_in(path, "[Global] use-clouds", f"no clouds.yaml in {where}", "make one")
         raise ConfigurationFaults([fault])
-    clouds, secrets = (_clouds_in(one) for one in (file, file.with_name(SECURE_FILE)))
+    clouds, secrets = (_clouds_in(item) for item in (file, file.with_name(SECURE_FILE)))
     name = known.cloud or os.environ.get("OS_CLOUD", "") or (next(iter(clouds), ""))
     if name not in clouds or (len(clouds) > 1 and not (known.cloud or os.environ.get("OS_CLOUD"))):
         choice = f"give one of {', '.join(clouds) or 'none that is there'}"
@@ -160,8 +160,8 @@ def _clouds_in(file: Path) -> Mapping[str, Any]:
 
 def _merged(below: Any, above: Any) -> dict[str, Any]:
     """Two entries of one cloud; `above` wins, and `auth` is merged key by key."""
-    one, other = mapping(below), mapping(above)
-    return {**one, **other, "auth": {**mapping(one.get("auth")), **mapping(other.get("auth"))}}
+    item, other = mapping(below), mapping(above)
+    return {**item, **other, "auth": {**mapping(item.get("auth")), **mapping(other.get("auth"))}}
 
 
 def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -220,9 +220,9 @@ def addresses_of(server: Json, networking: NetworkingSection) -> tuple[NodeAddre
     found = dict.fromkeys(_addresses(server, networking))
     if networking.ipv6_support_disabled:
         found = {
-            one: None for one in found if one.type is AddressType.HOSTNAME or _version(one) < 6
+            item: None for item in found if item.type is AddressType.HOSTNAME or _version(item) < 6
         }
-    return tuple(sorted(found, key=lambda one: _position(one, networking)))
+    return tuple(sorted(found, key=lambda item: _position(item, networking)))
 
 
 def _addresses(server: Json, networking: NetworkingSection) -> Iterator[NodeAddress]:

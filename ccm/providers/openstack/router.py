@@ -49,8 +49,8 @@ class AddressGroup:
     @classmethod
     def of(cls, groups: Sequence[Json], name: str) -> "AddressGroup":
         """The one of a name, whose networks may be in several."""
-        named = [one for one in groups if one.get("name") == name]
-        return cls(min((text(one.get("id")) for one in named), default=""), networks_in(named))
+        named = [group for group in groups if group.get("name") == name]
+        return cls(min((text(item.get("id")) for item in named), default=""), networks_in(named))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,12 @@ def our_routes(
     Of several, those to a Node that has the network: someone made the others beside it.
     """
     for network in router.ours:
-        there = router.on(network)
-        if not there:
+        current = router.on(network)
+        if not current:
             yield RouterRoute(str(network), "")
-        for route in there:
+        for route in current:
             node = by_server.get(hops[route.next_hop][0]) if route.next_hop in hops else None
-            if len(there) == 1 or (node and wants(node, network)):
+            if len(current) == 1 or (node and wants(node, network)):
                 yield route
 
 

@@ -73,15 +73,15 @@ class OpenStackRoutes:
         ports = self._ports = await self._read_ports(by_server)
         hops = {hop.address: (server, hop) for server, own in ports.hops.items() for hop in own}
         ours = list(our_routes(router, hops, by_server))
-        elsewhere = [one.next_hop for one in ours if one.next_hop and one.next_hop not in hops]
-        there = {hop.address for port in await self._ports_at(elsewhere) for hop in hops_of(port)}
+        elsewhere = [item.next_hop for item in ours if item.next_hop and item.next_hop not in hops]
+        current = {hop.address for port in await self._ports_at(elsewhere) for hop in hops_of(port)}
         listed = []
         for route in ours:
             server, hop = hops.get(route.next_hop, ("", None))
             node = by_server.get(server)
             if node and hop and wants(node, route.network) and hop.lacks_pair(route.cidr):
                 continue
-            is_blackhole = hop is None and route.next_hop not in there
+            is_blackhole = hop is None and route.next_hop not in current
             name, route_id = node.name if node else "", f"{route.cidr}@{route.next_hop}"
             listed.append(Route(route.cidr, name, id=route_id, is_blackhole=is_blackhole))
         return listed
@@ -133,17 +133,17 @@ class OpenStackRoutes:
         if text(router.get("id")) != self._router_id or not isinstance(router.get("routes"), list):
             raise CloudError("GetRouter: the answer is not about the router")
         routes = tuple(
-            RouterRoute(text(one.get("destination")), text(one.get("nexthop")))
-            for one in objects(router.get("routes"))
+            RouterRoute(text(record.get("destination")), text(record.get("nexthop")))
+            for record in objects(router.get("routes"))
         )
         own = AddressGroup.of(groups, self._group)
         has_former = self._former != self._group
         former = AddressGroup.of(groups, self._former) if has_former else AddressGroup()
         others = [
-            one
-            for one in groups
-            if text(one.get("name")).startswith(GROUP_PREFIX)
-            and one.get("name") not in (self._group, self._former)
+            group
+            for group in groups
+            if text(group.get("name")).startswith(GROUP_PREFIX)
+            and group.get("name") not in (self._group, self._former)
         ]
         return Router(routes, own, former, networks_in(others))
 
@@ -171,8 +171,8 @@ class OpenStackRoutes:
         networks = self._ports.networks or (await self._read_ports([])).networks
         wanted = [f"ip_address={address}" for address in addresses]
         ports = await list_ports(self._api, "fixed_ips", wanted, PORT_FIELDS)
-        there = [port for port in ports if port.get("network_id") in networks]
-        return [port for port in there if port.get("device_id") != self._router_id]
+        current = [port for port in ports if port.get("network_id") in networks]
+        return [port for port in current if port.get("device_id") != self._router_id]
 
     # Writing
 
@@ -270,13 +270,13 @@ class Combined(Generic[T]):
 
     async def _write_all(self, taken: Sequence[_Waiting[T]]) -> None:
         try:
-            await self.write([one.item for one in taken])
+            await self.write([item.item for item in taken])
         except CloudError as error:
             if len(taken) > 1 and isinstance(error, Refused):
-                for one in taken:
-                    await self._write_all([one])
+                for item in taken:
+                    await self._write_all([item])
                 return
-            for one in taken:
-                one.error = error
-        for one in taken:
-            one.is_done = True
+            for item in taken:
+                item.error = error
+        for item in taken:
+            item.is_done = True

@@ -34,15 +34,15 @@ class OpenStackVolumes:
 
     async def _places(self, asked: Sequence[str]) -> dict[str, PlaceAnswer]:
         if len(asked) == 1:
-            return {one: await self._place(one) for one in asked}
+            return {item: await self._place(item) for item in asked}
         path = "/volumes/detail"
         listed = await self._api.pages("ListVolumes", "volume", path, "volumes", limit=PAGE)
         found = {text(record.get("id")).lower(): record for record in listed}
         return {
-            one: read_place(found[one], self._api.region)
-            if one in found
-            else Gone(f"Cinder lists no volume {one}")
-            for one in asked
+            item: read_place(found[item], self._api.region)
+            if item in found
+            else Gone(f"Cinder lists no volume {item}")
+            for item in asked
         }
 
     async def _place(self, volume_id: str) -> PlaceAnswer:

@@ -36,21 +36,22 @@ def addresses_of(
 
     `reported` is None while the agent was asked and has not answered yet.
     """
-    own = [one for one in map(_address, (node.provided_node_ip or "").split(",")) if one]
+    own = [item for item in map(_address, (node.provided_node_ip or "").split(",")) if item]
     if reported is None and node.addresses:
         return ()
-    found = [one for one in dict.fromkeys((*own, *(reported or ()))) if _is_wanted(one, section)]
-    found = [one for one in found if one in own or not _is_in(one, section.excluded)]
+    found = [item for item in dict.fromkeys((*own, *(reported or ()))) if _is_wanted(item, section)]
+    found = [item for item in found if item in own or not _is_in(item, section.excluded)]
     if not found:
         return ()
     if section.order:
-        found.sort(key=lambda one: _rank(one, section))
-    is_external = {one for one in found if one not in own and _is_in(one, section.external)}
+        found.sort(key=lambda item: _rank(item, section))
+    is_external = {item for item in found if item not in own and _is_in(item, section.external)}
     kinds = (
-        AddressType.EXTERNAL_IP if one in is_external else AddressType.INTERNAL_IP for one in found
+        AddressType.EXTERNAL_IP if item in is_external else AddressType.INTERNAL_IP
+        for item in found
     )
     host = NodeAddress(AddressType.HOSTNAME, node.name)
-    return (*(NodeAddress(kind, str(one)) for kind, one in zip(kinds, found, strict=True)), host)
+    return (*(NodeAddress(kind, str(item)) for kind, item in zip(kinds, found, strict=True)), host)
 
 
 def read_interfaces(answer: object, macs: frozenset[str]) -> list[Address]:
@@ -69,14 +70,14 @@ def read_interfaces(answer: object, macs: frozenset[str]) -> list[Address]:
         if len(found) >= MAX_ADDRESSES:
             break
         has_network = any(
-            one.get("ip-address-type") == "ipv4" and one.get("prefix") != 32 for one in listed
+            item.get("ip-address-type") == "ipv4" and item.get("prefix") != 32 for item in listed
         )
-        for one in listed:
-            address = _address(text(one.get("ip-address")))
-            is_virtual = has_network and one.get("prefix") == 32
+        for entry in listed:
+            address = _address(text(entry.get("ip-address")))
+            is_virtual = has_network and entry.get("prefix") == 32
             if address and not (is_virtual and address.version == 4):
                 found.append(address)
-    return sorted(dict.fromkeys(found[:MAX_ADDRESSES]), key=lambda one: one.version)
+    return sorted(dict.fromkeys(found[:MAX_ADDRESSES]), key=lambda item: item.version)
 
 
 @dataclass(slots=True)

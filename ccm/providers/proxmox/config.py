@@ -128,9 +128,9 @@ def read_config(content: bytes, path: str) -> ProxmoxConfig:
         network=NetworkSection(
             mode=addresses.mode,
             has_ipv6=not addresses.ipv6_support_disabled,
-            external=tuple(one for one, is_out in addresses.external_ip_cidrs if not is_out),
-            excluded=tuple(one for one, is_out in addresses.external_ip_cidrs if is_out),
-            order=tuple(one for one, _ in addresses.ip_sort_order),
+            external=tuple(item for item, is_out in addresses.external_ip_cidrs if not is_out),
+            excluded=tuple(item for item, is_out in addresses.external_ip_cidrs if is_out),
+            order=tuple(item for item, _ in addresses.ip_sort_order),
         ),
         has_uuid_ids=features.provider == CAPMOX,
     )
@@ -146,8 +146,8 @@ def _read_clusters(reader: YamlReader, root: YamlMapping) -> tuple[Cluster, ...]
         reader.faults.add("clusters", "is missing", remedy)
         return ()
     found = [_read_cluster(reader, at, raw) for at, raw in enumerate(entries, 1)]
-    regions = [one.region for one in found if one.region]
-    for region in sorted({one for one in regions if regions.count(one) > 1}):
+    regions = [item.region for item in found if item.region]
+    for region in sorted({item for item in regions if regions.count(item) > 1}):
         reader.faults.add("clusters", f"have region {region!r} twice", "give each its own")
     return tuple(found)
 
@@ -171,4 +171,4 @@ def _read_cluster(reader: YamlReader, at: int, value: object) -> Cluster:
         faults.add(f"{place} username", "is not supported", remedy)
     for secret in found.secrets:
         secret.check(faults, f"give {secret.key} or {secret.key}_file", place)
-    return Cluster(*(getattr(found, one.name) for one in fields(Cluster)))
+    return Cluster(*(getattr(found, field.name) for field in fields(Cluster)))

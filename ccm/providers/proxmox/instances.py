@@ -31,9 +31,12 @@ class ProxmoxInstances(MachineLookup[Search, Found]):
     mark_kinds = "tag", "pool"
 
     def __init__(self, inventories: Sequence[Inventory], config: ProxmoxConfig) -> None:
-        self._inventories = {one.region: one for one in inventories}
+        self._inventories = {inventory.region: inventory for inventory in inventories}
         self._config = config
-        self._agents = {one.region: GuestAgents(one.api, config.network) for one in inventories}
+        self._agents = {
+            inventory.region: GuestAgents(inventory.api, config.network)
+            for inventory in inventories
+        }
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -72,20 +75,22 @@ class ProxmoxInstances(MachineLookup[Search, Found]):
         for region, agents in self._agents.items():
             await agents.ask(
                 [
-                    (one.machine, one.identity)
-                    for one in machines
-                    if one.inventory.region == region
-                    and one.identity
-                    and one.machine.status == RUNNING
+                    (machine.machine, machine.identity)
+                    for machine in machines
+                    if machine.inventory.region == region
+                    and machine.identity
+                    and machine.machine.status == RUNNING
                 ]
             )
 
     async def read(self, nodes: Sequence[Node]) -> Search:
         """One list of each cluster that these Nodes may be in."""
         named = [ids.parse(node.provider_id) for node in nodes]
-        regions = {self._region(one.region) for one in named if isinstance(one, ids.Numbered)}
-        is_anywhere = any(not isinstance(one, ids.Numbered) for one in named)
-        asked = [one for one in self._inventories if is_anywhere or one in regions]
+        regions = {self._region(item.region) for item in named if isinstance(item, ids.Numbered)}
+        is_anywhere = any(not isinstance(item, ids.Numbered) for item in named)
+        asked = [
+            inventory for inventory in self._inventories if is_anywhere or inventory in regions
+        ]
         lists = await read_each({region: self._inventories[region].read() for region in asked})
         return Search(lists, self._inventories)
 

@@ -66,7 +66,7 @@ class MachineList(Listing[int, ListedMachine]):
 
     def virtual_machines(self) -> list[ListedMachine]:
         """What may be a Node: no template, no container."""
-        return [one for one in self.records if one.kind == VM and not one.is_template]
+        return [record for record in self.records if record.kind == VM and not record.is_template]
 
 
 class Inventory:
@@ -83,14 +83,14 @@ class Inventory:
         """All machines that the token may see, in one request."""
         answer = await self.api.get("ListMachines", "/cluster/resources", type="vm")
         listed = read_list(answer)
-        self._hosts |= {vmid: one.host for vmid, one in listed.by_id.items()}
+        self._hosts |= {vmid: item.host for vmid, item in listed.by_id.items()}
         for vmid in self._known.keys() - listed.by_id.keys():
             del self._known[vmid]
         return listed
 
     def unread(self, machines: Sequence[ListedMachine]) -> int:
         """How many requests their identities take."""
-        return sum(self._kept(one) is None for one in machines)
+        return sum(self._kept(machine) is None for machine in machines)
 
     def known_identity(self, machine: ListedMachine) -> Identity | None:
         """What was read of it before; None when that may be another machine's by now."""
@@ -121,7 +121,7 @@ class Inventory:
             permissions = await self.api.get("GetPermissions", "/access/permissions")
         except CloudError as error:
             return [str(error)]
-        self._members = [text(one.get("name")) for one in status if one.get("type") == "node"]
+        self._members = [text(item.get("name")) for item in status if item.get("type") == "node"]
         found = list[str]()
         if not is_quorate(status):
             found.append(f"{self.region} has no quorum")
@@ -135,7 +135,9 @@ class Inventory:
         After `why_incomplete` gave no reason, the host it was on last is asked, or each where that
         is not known, and then the list once more: it may have moved.
         """
-        hosts = [one for one in self._members if one == self._hosts.get(vmid)] or self._members
+        hosts = [
+            member for member in self._members if member == self._hosts.get(vmid)
+        ] or self._members
         if not hosts:
             return f"{self.region} lists no hosts"
         for why in await asyncio.gather(*(self._why_on(host, vmid) for host in hosts)):
@@ -169,7 +171,7 @@ class Inventory:
         missing = [f"{self.region}: {NEEDS_AUDIT}"] if hides_machines(held) else []
         if AUDIT_SYSTEM not in on_all:
             missing.append(f"{self.region}: {AUDIT_SYSTEM} on /")
-        if with_agent and not any(one in on_machines for one in AUDIT_AGENT):
+        if with_agent and not any(item in on_machines for item in AUDIT_AGENT):
             missing.append(f"{self.region}: {AUDIT_AGENT[0]} on /vms")
         return missing
 
@@ -221,7 +223,7 @@ def read_identity(config: object) -> Identity:
     """What `smbios1` and the NICs in a machine's configuration say."""
     if not isinstance(config, dict):
         raise CloudError("GetConfig: the answer is not a configuration")
-    pairs = (one.partition("=") for one in text(config.get("smbios1")).split(","))
+    pairs = (item.partition("=") for item in text(config.get("smbios1")).split(","))
     smbios = {key: value for key, _, value in pairs}
     is_encoded = smbios.get("base64") == "1"
     uuid, sku = (
@@ -253,7 +255,7 @@ def _macs(config: Json) -> list[str]:
 
 def is_quorate(status: Sequence[Json]) -> bool:
     """Whether the cluster decides; a host that is in none does so alone."""
-    clusters = [one for one in status if one.get("type") == "cluster"]
+    clusters = [item for item in status if item.get("type") == "cluster"]
     if not clusters:
         return len(status) == 1 and status[0].get("type") == "node"
     return len(clusters) == 1 and clusters[0].get("quorate") == 1

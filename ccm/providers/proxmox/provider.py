@@ -22,7 +22,7 @@ class ProxmoxCloud(CloudProvider):
     async def initialize(self, context: ProviderContext) -> None:
         """Read the configuration; Proxmox may be down."""
         config = read_config(context.config, context.config_path)
-        self._apis = [ProxmoxApi(one, context.gate, context.caller) for one in config.clusters]
+        self._apis = [ProxmoxApi(item, context.gate, context.caller) for item in config.clusters]
         self._instances = ProxmoxInstances([Inventory(api) for api in self._apis], config)
         self.instances = self._instances
 

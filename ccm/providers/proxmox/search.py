@@ -41,8 +41,10 @@ class Search:
         inventories: Mapping[str, Inventory],
     ) -> None:
         self._inventories = inventories
-        self._lists = {key: one for key, one in lists.items() if isinstance(one, MachineList)}
-        self._failed = {key: str(one) for key, one in lists.items() if isinstance(one, CloudError)}
+        self._lists = {key: item for key, item in lists.items() if isinstance(item, MachineList)}
+        self._failed = {
+            key: str(item) for key, item in lists.items() if isinstance(item, CloudError)
+        }
         self._incomplete: dict[str, asyncio.Task[list[str]]] = {}
 
     async def by_vmid(self, node: Node, region: str, vmid: int) -> Sequence[Found] | Answer:
@@ -74,7 +76,7 @@ class Search:
         is_unsure = len(found) == 1 and self._failed and not uuid
         if not found or is_unsure:
             return Unknown(self._why_not_found(node))
-        return [one if one.identity else _with_known_identity(one) for one in found]
+        return [item if item.identity else _with_known_identity(item) for item in found]
 
     async def by_uuid(self, node: Node, uuid: str) -> Sequence[Found]:
         """The machines with this UUID."""
@@ -110,7 +112,7 @@ class Search:
         return found
 
     def _named(self, node: Node) -> list[tuple[Inventory, ListedMachine]]:
-        return [one for one in self._all() if one[1].is_called(node.name)]
+        return [item for item in self._all() if item[1].is_called(node.name)]
 
     def _all(self) -> list[tuple[Inventory, ListedMachine]]:
         return [
@@ -130,11 +132,11 @@ class Search:
 
     def _with_known(self, found: Sequence[Found], uuid: str) -> list[Found]:
         """With others that were read before and have this UUID, whatever they are called."""
-        there = {(one.inventory.region, one.machine.vmid) for one in found}
+        current = {(item.inventory.region, item.machine.vmid) for item in found}
         known = [
             Found(inventory, machine, identity)
             for inventory, machine in self._all()
-            if (inventory.region, machine.vmid) not in there
+            if (inventory.region, machine.vmid) not in current
             and (identity := inventory.known_identity(machine))
             and identity.uuid == uuid
         ]
@@ -144,11 +146,11 @@ class Search:
         self, machines: Sequence[tuple[Inventory, ListedMachine]], uuid: str, is_sure: bool
     ) -> list[Found]:
         """Those that have this UUID; unless `is_sure`, those as well that have none at all."""
-        found = await asyncio.gather(*(self._with_identity(*one) for one in machines))
+        found = await asyncio.gather(*(self._with_identity(*machine) for machine in machines))
         return [
-            one
-            for one in found
-            if one.identity and one.identity.uuid in ((uuid,) if is_sure else (uuid, ""))
+            item
+            for item in found
+            if item.identity and item.identity.uuid in ((uuid,) if is_sure else (uuid, ""))
         ]
 
     async def _with_identity(self, inventory: Inventory, machine: ListedMachine) -> Found:
@@ -173,10 +175,10 @@ class Search:
         if self._failed:
             return next(iter(self._failed.values()))
         containers = [
-            one
+            item
             for listed in self._lists.values()
-            for one in listed.by_id.values()
-            if one.kind != VM and one.is_called(node.name)
+            for item in listed.by_id.values()
+            if item.kind != VM and item.is_called(node.name)
         ]
         if containers:
             return f"machine {containers[0].vmid} is a container; Nodes are virtual machines"

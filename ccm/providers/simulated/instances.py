@@ -80,7 +80,7 @@ class SimulatedInstances(MachineLookup[Found, Instance]):
         named = (await self._read_names(node.name))[node.name]
         if not isinstance(named, Sequence):
             return named
-        same = [one for one in named if one.provider_id == node.provider_id]
+        same = [item for item in named if item.provider_id == node.provider_id]
         return same[0] if same else Gone(f"machine {node.name} is {named[0].provider_id}")
 
     def _question(self, node: Node) -> tuple[str, str]:
@@ -105,10 +105,10 @@ def one_found(
     if value in not_found:
         contradiction = f"the cloud reports both that {value} exists and that it does not"
         return Unknown(contradiction) if found else Gone(f"the cloud has no machine {value}")
-    there = [one for one in found if isinstance(one, Instance)]
-    unknown = [one for one in found if isinstance(one, Unknown)]
+    current = [item for item in found if isinstance(item, Instance)]
+    unknown = [item for item in found if isinstance(item, Unknown)]
     left_out = Unknown(f"the cloud's answer leaves {value} out")
-    return there if there and not unknown else (*unknown, *found, left_out)[0]
+    return current if current and not unknown else (*unknown, *found, left_out)[0]
 
 
 def read_machine(fields: Mapping[str, object]) -> Answer:

@@ -59,7 +59,7 @@ class SimulatedLoadBalancers(RecordBalancers[BalancerRequest]):
 
     def own(self, service: Service, records: Sequence[Json]) -> Sequence[Json]:
         tags = self._tags(service).items()
-        return [one for one in records if tags <= mapping(one["tags"]).items()]
+        return [record for record in records if tags <= mapping(record["tags"]).items()]
 
     def owner_of(self, record: Json) -> OwnedBalancer | None:
         tags = mapping(record["tags"])
@@ -107,7 +107,7 @@ class SimulatedLoadBalancers(RecordBalancers[BalancerRequest]):
             raise RetryAfter(f"load balancer {left['name']} is {left['state']}", POLL_INTERVAL)
 
     def balancer(self, request: BalancerRequest, records: Sequence[Json]) -> Balancer:
-        ingress = tuple(Ingress(ip=one["ip"], ip_mode=IpMode.VIP) for one in records)
+        ingress = tuple(Ingress(ip=record["ip"], ip_mode=IpMode.VIP) for record in records)
         return Balancer(records[0]["name"], ingress)
 
     def id_of(self, record: Json) -> str:
@@ -115,10 +115,10 @@ class SimulatedLoadBalancers(RecordBalancers[BalancerRequest]):
 
     async def _read(self, name: str) -> list[Json]:
         found = await self._look_up(name)
-        records = [one for one in found.records if mapping(one).get("name") == name]
+        records = [record for record in found.records if mapping(record).get("name") == name]
         if len(records) + (name in found.not_found) != 1:
             raise CloudError(f"the cloud reports neither that {name} exists nor that it does not")
-        return [_record(one) for one in records]
+        return [_record(record) for record in records]
 
     async def _read_named(self, names: Sequence[str]) -> LookupResult:
         return await self._api.look_up(LIST, PATH, "names", names)

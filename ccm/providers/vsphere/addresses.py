@@ -53,15 +53,18 @@ def addresses_of(
     found = [NodeAddress(AddressType.HOSTNAME, node)]
     for family in families:
         version = 4 if family == IPV4 else 6
-        of_family = [one for one in usable if one.address.version == version]
+        of_family = [item for item in usable if item.address.version == version]
         if not of_family:
             raise NoAddress(f"it has no {family} address")
         internal, external = _choose(of_family, config.internal, config.external)
         if internal is None and external is None:
             raise NoAddress(f"the configuration excludes all its {family} addresses")
-        for kind, one in ((AddressType.INTERNAL_IP, internal), (AddressType.EXTERNAL_IP, external)):
-            if one is not None:
-                found.append(NodeAddress(kind, str(one.address)))
+        for kind, item in (
+            (AddressType.INTERNAL_IP, internal),
+            (AddressType.EXTERNAL_IP, external),
+        ):
+            if item is not None:
+                found.append(NodeAddress(kind, str(item.address)))
     return tuple(found)
 
 
@@ -99,17 +102,17 @@ def _choose(
 
 
 def _not_excluded(found: Sequence[GuestAddress], rules: AddressRules) -> list[GuestAddress]:
-    return [one for one in found if not any(one.address in net for net in rules.excluded)]
+    return [item for item in found if not any(item.address in net for net in rules.excluded)]
 
 
 def _by_network(found: Sequence[GuestAddress], rules: AddressRules) -> GuestAddress | None:
-    matches = (one for network in rules.networks for one in found if one.address in network)
+    matches = (item for network in rules.networks for item in found if item.address in network)
     return next(matches, None)
 
 
 def _by_name(found: Sequence[GuestAddress], rules: AddressRules) -> GuestAddress | None:
     wanted = rules.network_name.lower()
-    return next((one for one in found if wanted and one.network.lower() == wanted), None)
+    return next((item for item in found if wanted and item.network.lower() == wanted), None)
 
 
 def sorted_by_metadata(
@@ -122,7 +125,7 @@ def sorted_by_metadata(
     """
     static = static_addresses(*metadata)
     places = {address: at for at, address in reversed(list(enumerate(static)))}
-    return sorted(found, key=lambda one: places.get(one.address, len(static)))
+    return sorted(found, key=lambda item: places.get(item.address, len(static)))
 
 
 @lru_cache(maxsize=MAX_REMEMBERED)
@@ -151,8 +154,8 @@ def _network(document: Mapping[str, Any]) -> object:
 def _addresses(network: object) -> Iterator[Address]:
     for ethernet in mapping(mapping(network).get("ethernets")).values():
         listed = mapping(ethernet).get("addresses")
-        for one in listed if isinstance(listed, list) else ():
-            yield ip_address(str(one).partition("/")[0])
+        for item in listed if isinstance(listed, list) else ():
+            yield ip_address(str(item).partition("/")[0])
 
 
 def _load(document: bytes) -> object:

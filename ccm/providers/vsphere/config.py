@@ -234,8 +234,8 @@ class _Entry:
 
     def read(self) -> VCenter:
         """With what holds for all where it has nothing of its own."""
-        names = [one.name for one in fields(ServerSection) if one.name != "server"]
-        both = {one: getattr(self.own, one) or getattr(self.common, one) for one in names}
+        names = [item.name for item in fields(ServerSection) if item.name != "server"]
+        both = {name: getattr(self.own, name) or getattr(self.common, name) for name in names}
         found = replace(self.own, **both)
         if found.insecure_flag:
             problem = "is not supported: any server that answers would get the password"
@@ -281,7 +281,7 @@ class _Entry:
     def login(self) -> dict[str, str]:
         """A Secret or user and password, its own before those of all; or a directory of all."""
         own, common, faults = self.own, self.common, self.file.faults
-        if any(bool(one.secret_name) != bool(one.secret_namespace) for one in (own, common)):
+        if any(bool(item.secret_name) != bool(item.secret_namespace) for item in (own, common)):
             remedy = "give secretName and secretNamespace"
             self.add("secret_name", "is one half of a Secret", remedy)
         chosen = own if own.secret_name or own.user or own.password else common

@@ -61,7 +61,7 @@ class VsphereInstances(MachineLookup[Search, Found]):
 
     async def read(self, nodes: Sequence[Node]) -> Search:
         """One read of each vCenter."""
-        read = await read_each({name: one.read() for name, one in self._readers.items()})
+        read = await read_each({name: item.read() for name, item in self._readers.items()})
         return Search(read, self._readers)
 
     async def find(self, node: Node, listing: Search) -> Sequence[Found] | Answer:
@@ -82,12 +82,12 @@ class VsphereInstances(MachineLookup[Search, Found]):
 
     async def _topologies(self, found: Sequence[Found]) -> dict[tuple[str, str], Topology]:
         """Of all machines, by their IDs and vCenters; each vCenter is asked once for all."""
-        topologies = {(one.machine.moid, one.inventory.vcenter): Topology() for one in found}
+        topologies = {(item.machine.moid, item.inventory.vcenter): Topology() for item in found}
         if not self._config.zone_category:
             return topologies
         for name, reader in self._tags.items():
-            here = [one for one in found if one.inventory.vcenter == name]
-            chains = {one.machine.moid: chains_of(one.inventory, one.machine) for one in here}
+            here = [item for item in found if item.inventory.vcenter == name]
+            chains = {item.machine.moid: chains_of(item.inventory, item.machine) for item in here}
             places = dict.fromkeys(
                 place for some in chains.values() for chain in some for place in chain
             )

@@ -103,7 +103,7 @@ class Machine:
     def metadata(self) -> tuple[str, str]:
         """`guestinfo.metadata` and its encoding."""
         found = (self.properties.get(key) for key in (METADATA, METADATA_ENCODING))
-        value, encoding = (text(getattr(one, "value", one)) for one in found)
+        value, encoding = (text(getattr(item, "value", item)) for item in found)
         return value, encoding
 
     def parent_of(self, *names: str) -> str:
@@ -140,7 +140,7 @@ class Inventory:
 
     def candidates(self) -> Iterator[Machine]:
         """Those that a new Node may be on: in the datacenters of the configuration."""
-        ours = {one.moid for one in self.datacenters}
+        ours = {item.moid for item in self.datacenters}
         for machine in self.machines.values():
             if not machine.is_template and self.datacenter_of(machine) in ours:
                 yield machine
@@ -163,7 +163,7 @@ class Inventory:
 
     def path_of(self, place: Place) -> str:
         """Its path in the inventory, as `/folder/DC0`; the root has no name there."""
-        names = [unquote(one.name) for one in self.chain(place.moid) if one.parent]
+        names = [unquote(item.name) for item in self.chain(place.moid) if item.parent]
         return "/" + "/".join(reversed(names))
 
 
@@ -256,15 +256,15 @@ class InventoryReader:
 
     async def _lacking(self, session: Session, wanted: Sequence[Place]) -> list[str]:
         content = self.api.content
-        entities = [self.api.reference(vim.Datacenter, one.moid) for one in wanted]
+        entities = [self.api.reference(vim.Datacenter, item.moid) for item in wanted]
         asked = (entities or [content.rootFolder], session.key, list(READ))
         call = (content.authorizationManager, "HasPrivilegeOnEntities", *asked)
         granted = await self.api.call(session, *call)
-        names = {one.moid: f"datacenter {one.name}" for one in wanted}
+        names = {item.moid: f"datacenter {item.name}" for item in wanted}
         found = list[str]()
         for entity in granted or ():
             where = names.get(entity.entity._moId, "the root folder, propagated")
-            rights = [one.privId for one in entity.privAvailability if one.isGranted]
+            rights = [item.privId for item in entity.privAvailability if item.isGranted]
             lacking = [right for right in READ if right not in rights]
             found += [f"{self.name}: {right} on {where}" for right in lacking]
         if len(granted or ()) != max(len(entities), 1):
@@ -276,8 +276,8 @@ class InventoryReader:
     def _understood(self, objects: Iterable[Any]) -> Inventory:
         inventory, uuids = Inventory(self.name), dict[str, str]()
         for content in objects:
-            properties = {one.name: plain(one.val) for one in content.propSet}
-            unread = tuple(one.path for one in content.missingSet)
+            properties = {item.name: plain(item.val) for item in content.propSet}
+            unread = tuple(item.path for item in content.missingSet)
             moid, kind = content.obj._moId, type(content.obj).__name__.rpartition(".")[2]
             name = text(properties.get("name"))
             if not isinstance(content.obj, vim.VirtualMachine):
@@ -303,16 +303,16 @@ class InventoryReader:
 
     def _find_datacenters(self, inventory: Inventory) -> None:
         """By name, by path, or as `Datacenter:datacenter-3`; without one it is incomplete."""
-        places = [one for one in inventory.places.values() if one.kind == "Datacenter"]
+        places = [place for place in inventory.places.values() if place.kind == "Datacenter"]
         wanted = self.api.vcenter.datacenters
         inventory.datacenters = [] if wanted else places
         for written in wanted:
             name = unquote(written)
             found = [
-                one
-                for one in places
-                if name in (unquote(one.name), f"Datacenter:{one.moid}")
-                or f"/{name.strip('/')}" == inventory.path_of(one)
+                place
+                for place in places
+                if name in (unquote(place.name), f"Datacenter:{place.moid}")
+                or f"/{name.strip('/')}" == inventory.path_of(place)
             ]
             inventory.datacenters += found
             if not found:

@@ -23,9 +23,9 @@ class VsphereCloud(CloudProvider):
         config = read_config(context.config, context.config_path)
         self._apis = [
             VCenterApi(
-                one, CredentialSource(one, context.read_secret), context.gate, context.caller
+                item, CredentialSource(item, context.read_secret), context.gate, context.caller
             )
-            for one in config.vcenters
+            for item in config.vcenters
         ]
         self.instances = VsphereInstances(self._apis, config)
 

@@ -37,10 +37,16 @@ class Search:
         readers: Mapping[str, InventoryReader],
     ) -> None:
         self._readers = readers
-        self._read = {name: one for name, one in inventories.items() if isinstance(one, Inventory)}
+        self._read = {
+            name: item for name, item in inventories.items() if isinstance(item, Inventory)
+        }
         self._by_name: _Index | None = None
         self.topologies: Mapping[tuple[str, str], Topology] = {}
-        self._failed = [str(one) for one in inventories.values() if isinstance(one, CloudError)]
+        self._failed = [
+            str(inventory)
+            for inventory in inventories.values()
+            if isinstance(inventory, CloudError)
+        ]
 
     def by_uuid(self, uuid: str) -> list[Found]:
         """The machines with this UUID, in the order of bytes that there is one for."""
@@ -65,16 +71,16 @@ class Search:
         """The one machine that is a new Node's; it is never called gone."""
         uuid = ids.read_uuid(node.system_uuid)
         forms = dict.fromkeys((uuid, swapped_uuid(uuid))) if uuid else ()
-        found = [one for form in forms for one in self._with_uuid(form) if self._is_ours(one)]
+        found = [item for form in forms for item in self._with_uuid(form) if self._is_ours(item)]
         found = found or self._called(node.name)
         if len(found) > 1:
             return found
         if not found:
             return Unknown(self._why_not_found(node))
-        one = found[0]
-        if uuid and one.machine.uuid not in (uuid, swapped_uuid(uuid), ""):
-            has = f"has UUID {one.machine.uuid}, and the kubelet read {uuid}"
-            return Unknown(f"machine {one} has the Node's name, but not its UUID: it {has}")
+        item = found[0]
+        if uuid and item.machine.uuid not in (uuid, swapped_uuid(uuid), ""):
+            has = f"has UUID {item.machine.uuid}, and the kubelet read {uuid}"
+            return Unknown(f"machine {item} has the Node's name, but not its UUID: it {has}")
         if not uuid and self._failed:
             return Unknown(join_reasons(self._failed))
         return found
@@ -102,7 +108,7 @@ class Search:
         return index
 
     def _is_ours(self, found: Found) -> bool:
-        datacenters = {one.moid for one in found.inventory.datacenters}
+        datacenters = {item.moid for item in found.inventory.datacenters}
         return found.inventory.datacenter_of(found.machine) in datacenters
 
     def _why_not_found(self, node: Node) -> str:
@@ -110,6 +116,8 @@ class Search:
         if self._failed:
             return join_reasons(self._failed)
         uuid = f" or has UUID {node.system_uuid}" if node.system_uuid else ""
-        reasons = join_reasons(why for one in self._read.values() for why in one.incomplete_reasons)
+        reasons = join_reasons(
+            why for item in self._read.values() for why in item.incomplete_reasons
+        )
         why = f"no machine that the login may see is called {node.name} in its guest{uuid}"
         return "; ".join(filter(None, [why, reasons]))

@@ -37,14 +37,14 @@ class TagReader:
         """The tags of each of these that has any, by its ID."""
         ids = dict[str, list[str]]()
         for some in batches(list(places), MAX_OBJECTS):
-            listed = [{"type": one.kind, "id": one.moid} for one in some]
+            listed = [{"type": item.kind, "id": item.moid} for item in some]
             body = {"object_ids": listed}
             answer = await self._api.rest("ListAttachedTags", "POST", ASSOCIATION, body)
             if not isinstance(answer, list):
                 raise CloudError(f"{self._api.name}: ListAttachedTags: the answer is not a list")
-            for one in objects(answer):
-                moid = text(mapping(one.get("object_id")).get("id"))
-                ids[moid] = [text(tag) for tag in one.get("tag_ids") or ()]
+            for record in objects(answer):
+                moid = text(mapping(record.get("object_id")).get("id"))
+                ids[moid] = [text(tag) for tag in record.get("tag_ids") or ()]
         known = await self._names({tag for some in ids.values() for tag in some})
         return {moid: [known[tag] for tag in some] for moid, some in ids.items() if some}
 
@@ -55,9 +55,9 @@ class TagReader:
         tags, known = self._tags, self._categories
         new = [tag for tag in wanted if tag not in tags]
         records = await asyncio.gather(*(self._get("GetTag", "tag", tag) for tag in new))
-        unnamed = {text(one.get("category_id")) for one in records} - known.keys()
+        unnamed = {text(record.get("category_id")) for record in records} - known.keys()
         categories = await asyncio.gather(
-            *(self._get("GetCategory", "category", one) for one in sorted(unnamed))
+            *(self._get("GetCategory", "category", item) for item in sorted(unnamed))
         )
         for found in categories:
             known[text(found.get("id"))] = text(found.get("name"))

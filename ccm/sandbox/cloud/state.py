@@ -130,8 +130,8 @@ class LoadBalancerTable:
 
     def create(self, wanted: LoadBalancer) -> LoadBalancer:
         self._check(wanted)
-        others = (one for one in self.records.values() if one.name != wanted.name)
-        if wanted.ip and any(one.ip == wanted.ip for one in others):
+        others = (record for record in self.records.values() if record.name != wanted.name)
+        if wanted.ip and any(item.ip == wanted.ip for item in others):
             raise CloudApiError(422, "AddressTaken", f"address {wanted.ip} is in use")
         return self.put(wanted)
 

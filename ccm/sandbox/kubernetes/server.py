@@ -52,7 +52,7 @@ class SandboxServer:
             "users": ("user", {}),
             "contexts": ("context", {"cluster": "sandbox", "user": "sandbox"}),
         }
-        config: Object = {key: [{"name": "sandbox", one: it}] for key, (one, it) in named.items()}
+        config: Object = {key: [{"name": "sandbox", item: it}] for key, (item, it) in named.items()}
         config.update({"apiVersion": "v1", "kind": "Config", "current-context": "sandbox"})
         # JSON is YAML as well.
         replace_file(path, orjson.dumps(config, option=orjson.OPT_INDENT_2) + b"\n")

@@ -188,7 +188,7 @@ def to_close(held: Mapping[T, str], limit: int) -> T | None:
         return None
     counts = Counter(address for address in held.values() if address != LOCAL)
     most = max(counts, key=lambda address: counts[address], default=LOCAL)
-    return next(one for one, address in held.items() if address == most)
+    return next(item for item, address in held.items() if address == most)
 
 
 class TlsListener:
@@ -249,7 +249,7 @@ class TlsListener:
         except OSError as error:  # the client's fault
             log.debug("TLS handshake failed", extra={"error": str(error)})
             return
-        self._open = {one: of for one, of in self._open.items() if not one.is_closing()}
+        self._open = {item: of for item, of in self._open.items() if not item.is_closing()}
         if oldest := to_close(self._open, MAX_CONNECTIONS):
             oldest.abort()
         self._open[transport] = address

@@ -30,7 +30,7 @@ def instance_calls(
     name: str, which: Json, member: str, key: str, instances: Iterable[str]
 ) -> Iterator[ApiCall]:
     """The same call for all instances, targets so many at a time; `key` names one in `member`."""
-    ordered = [{key: one} for one in sorted(instances)]
+    ordered = [{key: instance} for instance in sorted(instances)]
     size = MAX_TARGETS_PER_CALL if name.startswith("elbv2:") else len(ordered) or 1
     for at in range(0, len(ordered), size):
         yield ApiCall(name, {**which, member: ordered[at : at + size]})

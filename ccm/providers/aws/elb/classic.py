@@ -145,7 +145,7 @@ class ClassicElbs:
             self._groups.delete(own)
 
     def tags_by_name(self) -> Mapping[str, Tags]:
-        return self._tags([text(one.get("LoadBalancerName")) for one in self._all()])
+        return self._tags([text(item.get("LoadBalancerName")) for item in self._all()])
 
     def _all(self) -> Sequence[Json]:
         return self._api.list_pages(*_FIND, PageSize=MAX_LISTED)
@@ -205,8 +205,8 @@ class ClassicElbs:
         """Those of the groups that no other load balancer has."""
         if not groups:
             return set()
-        others = [one for one in self._all() if one.get("LoadBalancerName") != name]
-        return groups - {group for one in others for group in one.get("SecurityGroups") or ()}
+        others = [item for item in self._all() if item.get("LoadBalancerName") != name]
+        return groups - {group for item in others for group in item.get("SecurityGroups") or ()}
 
 
 # Reading a load balancer from the API.
@@ -215,7 +215,7 @@ class ClassicElbs:
 def read_elb(record: Json, tags: Tags, attributes: Mapping[str, object]) -> ClassicElb:
     """The load balancer in the API's three records of it."""
     descriptions = objects(record.get("ListenerDescriptions"))
-    listeners = [_read_listener(mapping(one.get("Listener"))) for one in descriptions]
+    listeners = [_read_listener(mapping(item.get("Listener"))) for item in descriptions]
     servers = objects(record.get("BackendServerDescriptions"))
     return ClassicElb(
         name=text(record.get("LoadBalancerName")),
@@ -227,7 +227,7 @@ def read_elb(record: Json, tags: Tags, attributes: Mapping[str, object]) -> Clas
         tags=tags,
         attributes={name: mapping(values) for name, values in attributes.items()},
         instances=frozenset(
-            text(one.get("InstanceId")) for one in objects(record.get("Instances"))
+            text(item.get("InstanceId")) for item in objects(record.get("Instances"))
         ),
         tls_policies={
             listener.port: name.removeprefix(_TLS_PREFIX)

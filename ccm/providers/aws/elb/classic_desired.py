@@ -90,8 +90,14 @@ def desired_classic_elb(
         tags=request.tags,
         attributes=_attributes(annotations),
         instances=frozenset(instances),
-        tls_policies={one.port: policy for one in listeners.values() if one.certificate and policy},
-        proxied=frozenset(one.node_port for one in listeners.values()) if proxy else frozenset(),
+        tls_policies={
+            listener.port: policy
+            for listener in listeners.values()
+            if listener.certificate and policy
+        },
+        proxied=frozenset(listener.node_port for listener in listeners.values())
+        if proxy
+        else frozenset(),
     )
 
 

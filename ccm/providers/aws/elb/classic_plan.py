@@ -92,7 +92,7 @@ def _plan_listeners(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall]:
         if _is_created(elb.listeners.get(port), listener)
     ]
     name = "elb:CreateLoadBalancerListeners"
-    replaced = [elb.listeners[one.port] for one in missing if one.port in elb.listeners]
+    replaced = [elb.listeners[item.port] for item in missing if item.port in elb.listeners]
     undo = _call(elb, name, Listeners=_listed(replaced)) if replaced else None
     if missing:
         yield replace(_call(elb, name, Listeners=_listed(missing)), undo=undo)
@@ -115,8 +115,8 @@ def _plan_tls_policies(desired: ClassicElb, elb: ClassicElb) -> Iterator[ApiCall
         if name not in elb.policies:
             yield _policy(elb, name, kind, "Reference-Security-Policy", reference)
     for port, reference in sorted(desired.tls_policies.items()):
-        there, wanted = elb.listeners.get(port), desired.listeners[port]
-        if _is_created(there, wanted) or elb.tls_policies.get(port) != reference:
+        current, wanted = elb.listeners.get(port), desired.listeners[port]
+        if _is_created(current, wanted) or elb.tls_policies.get(port) != reference:
             yield _call(
                 elb,
                 "elb:SetLoadBalancerPoliciesOfListener",

@@ -112,9 +112,9 @@ class ElbExecutor:
                     raise CloudError(f"AWS did not report the ARN of {name}")
                 return self._arns[name]
             case list():
-                return [self._with_arns(one) for one in value]
+                return [self._with_arns(item) for item in value]
             case dict():
-                return {key: self._with_arns(one) for key, one in value.items()}
+                return {key: self._with_arns(item) for key, item in value.items()}
         return value
 
     def _learn(self, answer: Json) -> None:
@@ -145,10 +145,10 @@ class ElbExecutor:
         )
 
         def change(left: list[str]) -> Json:
-            listed = [{key: one} for one in left]
+            listed = [{key: item} for item in left]
             return self._call(ApiCall(call.name, {**call.parameters, member: listed}))
 
-        instances = {one[key] for one in call.parameters[member]}
+        instances = {item[key] for item in call.parameters[member]}
         left = sorted(instances - self.invalid_targets)
         _, invalid = call_without_wrong_ids(INVALID_INSTANCE, left, change)
         return set(invalid)

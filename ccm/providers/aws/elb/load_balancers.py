@@ -145,8 +145,8 @@ class ElbDependencies:
 
     def security_groups(self) -> list[SecurityGroup]:
         """All of the VPC; none where they may not be read."""
-        none = list[SecurityGroup]()
-        return self.api.read_if_allowed(none, self.vpc.security_groups)
+        nothing = list[SecurityGroup]()
+        return self.api.read_if_allowed(nothing, self.vpc.security_groups)
 
     def subnets_for(
         self, request: LoadBalancerRequest, tag: ClusterTag, in_use: Collection[str]

@@ -104,8 +104,8 @@ class Nlbs:
         desired = desired_nlb(request, subnets, targets, tag.cluster_id, probe, observed.nlb)
 
         def calls() -> list[ApiCall]:
-            group, there = own.id if own else GROUP_TO_CREATE, observed.nlb
-            groups = there.groups if there and group in there.groups else (group,)
+            group, current = own.id if own else GROUP_TO_CREATE, observed.nlb
+            groups = current.groups if current and group in current.groups else (group,)
             wanted = with_groups(desired, groups) if has_own else desired
             return list(nlb_plan.plan(wanted, observed, self._vpc.id))
 
@@ -136,7 +136,7 @@ class Nlbs:
         family = IPV6 if IPV6 in families else IPV4
         backends, targets = self._backends(Annotations.of(service), nodes, observed, family)
         current = DesiredNlb(observed.nlb, observed.listeners, observed.groups)
-        subnets = [one for one in self._vpc.subnets() if one.id in observed.nlb.subnets]
+        subnets = [item for item in self._vpc.subnets() if item.id in observed.nlb.subnets]
         cidrs = [cidr for subnet in subnets for cidr in subnet.cidrs]
         ranges = client_ranges(ranges_if_valid(service), observed.nlb.address_type)
         opened = node_rules(current, ranges, cidrs, service.health_check)
@@ -194,8 +194,8 @@ class Nlbs:
         self, request: LoadBalancerRequest, observed: Nlb | None, tag: ClusterTag
     ) -> None:
         """Refuse Elastic IP addresses with another's mark; who may not read them sees none."""
-        there = observed.subnets.values() if observed else ()
-        own = {address.get("AllocationId") for address in there}
+        current = observed.subnets.values() if observed else ()
+        own = {address.get("AllocationId") for address in current}
         if not (new := sorted({*request.annotations.csv("eip-allocations")} - own)):
             return
         read, name = self._api.call, "ec2:DescribeAddresses"
@@ -211,9 +211,9 @@ class Nlbs:
     def tags_by_name(self) -> Mapping[str, Tags]:
         records = self._api.list_pages(FIND, "LoadBalancers", PageSize=MAX_LISTED)
         names = {
-            text(one.get("LoadBalancerArn")): text(one.get("LoadBalancerName"))
-            for one in records
-            if one.get("Type") == "network"
+            text(record.get("LoadBalancerArn")): text(record.get("LoadBalancerName"))
+            for record in records
+            if record.get("Type") == "network"
         }
         with retry_on(NOT_FOUND):
             tags = describe_tags(self._api, list(names))
@@ -252,7 +252,7 @@ class Nlbs:
             request = read_request(service, NLB, tag)
             probe = self._elb.config.shared_probe
             groups = target_groups(request, (), tag.cluster_id, probe)
-            return frozenset(one.name for one in groups.values())
+            return frozenset(group.name for group in groups.values())
         except Refused:
             return frozenset()
 
@@ -286,7 +286,11 @@ def _note_left_out(
     """Return which instances are no targets of IPv6; `Refused` when that is all of them."""
     if request.target_family == IPV4:
         return
-    lacking = [one.id for one in backends if not one.has_primary_ipv6 and one.id not in targets]
+    lacking = [
+        backend.id
+        for backend in backends
+        if not backend.has_primary_ipv6 and backend.id not in targets
+    ]
     why = "targets of IPv6 need a primary IPv6 address, which an instance gets by enabling it for"
     if lacking and not targets:
         raise Refused(f"no node has one: {why} its network interface")

@@ -251,7 +251,7 @@ def _with_addresses(
     annotations: Annotations, subnets: Sequence[Subnet], observed: Nlb | None
 ) -> Mapping[str, Mapping[str, str]]:
     """The subnets with the address for each, if any are given; what is there keeps its own."""
-    there = observed.subnets if observed else {}
+    current = observed.subnets if observed else {}
     desired: dict[str, dict[str, str]] = {subnet.id: {} for subnet in subnets}
     for name, member in (
         ("eip-allocations", "AllocationId"),
@@ -264,11 +264,11 @@ def _with_addresses(
         elif given and not observed:
             zones = ", ".join(subnet.zone for subnet in subnets)
             raise annotations.invalid(name, f"{len(subnets)}, one for each of {zones}")
-        if set(given) - {address.get(member) for address in ({**desired, **there}).values()}:
+        if set(given) - {address.get(member) for address in ({**desired, **current}).values()}:
             annotations.ignore(name, f"the load balancer has other addresses, {IMMUTABLE}")
     if observed and not annotations.csv("subnets"):
-        return there
-    return {subnet: there.get(subnet, address) for subnet, address in desired.items()}
+        return current
+    return {subnet: current.get(subnet, address) for subnet, address in desired.items()}
 
 
 def _security_groups(annotations: Annotations, observed: Nlb | None) -> tuple[str, ...]:

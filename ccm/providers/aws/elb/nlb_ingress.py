@@ -41,7 +41,7 @@ def node_rules(
         sources = [cidr for cidr in ranges if family_of(cidr) == group.family]
         inside = [cidr for cidr in cidrs if family_of(cidr) == group.family]
         if desired.nlb.address_type == DUALSTACK:
-            sources += [one for one in inside if not any(_is_part(one, of) for of in sources)]
+            sources += [item for item in inside if not any(_is_part(item, of) for of in sources)]
         clients |= {
             IngressRule(protocol, group.port, group.port, cidr, f"{CLIENT_RULE}={name}")
             for protocol in group.protocol.replace("TLS", "TCP").lower().split("_")

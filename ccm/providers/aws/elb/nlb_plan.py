@@ -60,7 +60,7 @@ def plan_group_deletion(observed: ObservedNlb) -> Iterator[ApiCall]:
 
 
 def _plan_nlb(desired: Nlb, observed: Nlb | None) -> Iterator[ApiCall]:
-    there = observed or replace(desired, attributes={})
+    current = observed or replace(desired, attributes={})
     own = {"LoadBalancerArn": Arn(desired.name)}
     subnets = {"SubnetMappings": _subnet_mappings(desired)}
     groups = {"SecurityGroups": list(desired.groups)} if desired.groups else {}
@@ -71,28 +71,28 @@ def _plan_nlb(desired: Nlb, observed: Nlb | None) -> Iterator[ApiCall]:
             usual["IpAddressType"] = DUALSTACK
         tags = {"Tags": tag_list(desired.tags)}
         yield ApiCall("elbv2:CreateLoadBalancer", {**usual, **subnets, **groups, **tags})
-    if desired.groups and set(desired.groups) != set(there.groups):
+    if desired.groups and set(desired.groups) != set(current.groups):
         yield ApiCall("elbv2:SetSecurityGroups", {**own, **groups})
-    yield from _plan_tags(desired, there)
-    if changed := _changed_attributes(desired, there):
+    yield from _plan_tags(desired, current)
+    if changed := _changed_attributes(desired, current):
         yield ApiCall("elbv2:ModifyLoadBalancerAttributes", {**own, **changed})
 
 
-def _plan_place(desired: Nlb, there: Nlb) -> Iterator[ApiCall]:
+def _plan_place(desired: Nlb, current: Nlb) -> Iterator[ApiCall]:
     """The subnets and the IP address type; with IPv6 all the subnets need an IPv6 network."""
     own = {"LoadBalancerArn": Arn(desired.name)}
     steps: list[ApiCall] = []
-    if there.subnets.keys() != desired.subnets.keys():
+    if current.subnets.keys() != desired.subnets.keys():
         subnets = {"SubnetMappings": _subnet_mappings(desired)}
         steps.append(ApiCall("elbv2:SetSubnets", {**own, **subnets}))
-    if there.address_type != desired.address_type:
+    if current.address_type != desired.address_type:
         kind = {"IpAddressType": desired.address_type}
         steps.append(ApiCall("elbv2:SetIpAddressType", {**own, **kind}))
-    yield from reversed(steps) if _loses_ipv6(desired, there) else steps
+    yield from reversed(steps) if _loses_ipv6(desired, current) else steps
 
 
-def _loses_ipv6(desired: Nlb, there: Nlb) -> bool:
-    return (there.address_type, desired.address_type) == (DUALSTACK, IPV4)
+def _loses_ipv6(desired: Nlb, current: Nlb) -> bool:
+    return (current.address_type, desired.address_type) == (DUALSTACK, IPV4)
 
 
 def _plan_tags(desired: Nlb | TargetGroup, observed: Nlb | TargetGroup) -> Iterator[ApiCall]:
@@ -110,7 +110,7 @@ def _changed_attributes(desired: Nlb | TargetGroup, observed: Nlb | TargetGroup)
 def _plan_group(
     desired: TargetGroup, observed: TargetGroup | None, vpc_id: str
 ) -> Iterator[ApiCall]:
-    there = observed or replace(desired, attributes={}, targets=frozenset())
+    current = observed or replace(desired, attributes={}, targets=frozenset())
     own = {"TargetGroupArn": Arn(desired.name)}
     if observed is None:
         where = {"VpcId": vpc_id, "TargetType": "instance"}
@@ -120,12 +120,12 @@ def _plan_group(
         tags = {"Tags": tag_list(desired.tags)}
         made = {**usual, **where, **_health_check(desired), **tags}
         yield ApiCall("elbv2:CreateTargetGroup", made)
-    if there.health_check != desired.health_check:
+    if current.health_check != desired.health_check:
         yield ApiCall("elbv2:ModifyTargetGroup", {**own, **_health_check(desired)})
-    yield from _plan_tags(desired, there)
-    if changed := _changed_attributes(desired, there):
+    yield from _plan_tags(desired, current)
+    if changed := _changed_attributes(desired, current):
         yield ApiCall("elbv2:ModifyTargetGroupAttributes", {**own, **changed})
-    yield from _plan_targets(desired.targets, there)
+    yield from _plan_targets(desired.targets, current)
 
 
 def _plan_targets(desired: frozenset[str], group: TargetGroup) -> Iterator[ApiCall]:
@@ -142,15 +142,15 @@ def _plan_listeners(desired: DesiredNlb, observed: ObservedNlb) -> Iterator[ApiC
     for port in sorted(observed.listeners.keys() - desired.listeners.keys()):
         yield _listener_deletion(observed.listeners[port])
     for port, listener in sorted(desired.listeners.items()):
-        there, parameters = observed.listeners.get(port), _listener(listener)
+        current, parameters = observed.listeners.get(port), _listener(listener)
         creation = {"LoadBalancerArn": Arn(desired.nlb.name), **parameters}
-        if there is None:
+        if current is None:
             yield ApiCall("elbv2:CreateListener", creation)
-        elif not _can_become(there, listener):
-            yield _listener_deletion(there)
+        elif not _can_become(current, listener):
+            yield _listener_deletion(current)
             yield ApiCall("elbv2:CreateListener", creation)
-        elif _with_any(listener, there) != there:
-            yield ApiCall("elbv2:ModifyListener", {"ListenerArn": there.arn, **parameters})
+        elif _with_any(listener, current) != current:
+            yield ApiCall("elbv2:ModifyListener", {"ListenerArn": current.arn, **parameters})
 
 
 def _with_any(desired: NlbListener, observed: NlbListener) -> NlbListener:

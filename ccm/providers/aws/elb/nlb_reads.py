@@ -69,15 +69,18 @@ def describe_nlb(
     if record and not tag.owns_for(service, tags[arn]):
         raise Refused(f"load balancer {own_name} carries the tags of another owner")
 
-    def is_ours(one: str) -> bool:
-        users, name = named[one].get("LoadBalancerArns") or [], text(named[one]["TargetGroupName"])
+    def is_ours(item: str) -> bool:
+        users, name = (
+            named[item].get("LoadBalancerArns") or [],
+            text(named[item]["TargetGroupName"]),
+        )
         is_its = users == [arn] or (not users and name in names)
-        return tag.owns_for(service, tags[one]) or (is_unmarked(tags[one]) and is_its)
+        return tag.owns_for(service, tags[item]) or (is_unmarked(tags[item]) and is_its)
 
-    ours = {one: named[one] for one in named if is_ours(one)}
+    ours = {item: named[item] for item in named if is_ours(item)}
     known = dict.fromkeys(named, usual) if tags is unread else tags
-    groups = [read_group(group, known[one]) for one, group in ours.items()]
-    unmarked = [text(named[one].get("TargetGroupName")) for one in named.keys() - ours.keys()]
+    groups = [read_group(group, known[item]) for item, group in ours.items()]
+    unmarked = [text(named[item].get("TargetGroupName")) for item in named.keys() - ours.keys()]
     return ObservedNlb(
         nlb=_read_nlb(record, tags[arn]) if record else None,
         listeners={},
@@ -91,7 +94,7 @@ def describe_nlb(
 def _serves_others(group: Json, name: str) -> bool:
     """Whether only load balancers of other Services use it; their tags cost no read then."""
     users = {balancer_name(arn) for arn in group.get("LoadBalancerArns") or ()}
-    return bool(users) and all(_NAME_FROM_UID.fullmatch(one) and one != name for one in users)
+    return bool(users) and all(_NAME_FROM_UID.fullmatch(user) and user != name for user in users)
 
 
 def with_listeners(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
@@ -131,9 +134,9 @@ def with_targets(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
     for name, group in observed.groups.items():
         answer = api.call("elbv2:DescribeTargetHealth", TargetGroupArn=group.arn)
         targets = [
-            text(mapping(one.get("Target")).get("Id"))
-            for one in objects(answer.get("TargetHealthDescriptions"))
-            if mapping(one.get("TargetHealth")).get("State") != "draining"
+            text(mapping(record.get("Target")).get("Id"))
+            for record in objects(answer.get("TargetHealthDescriptions"))
+            if mapping(record.get("TargetHealth")).get("State") != "draining"
         ]
         groups[name] = replace(group, targets=frozenset(targets))
     return replace(observed, groups=groups)
@@ -161,7 +164,12 @@ def _subnets(record: Json) -> Iterator[tuple[str, Mapping[str, str]]]:
         addresses = objects(zone.get("LoadBalancerAddresses"))
         yield (
             text(zone.get("SubnetId")),
-            {name: text(one[name]) for one in addresses for name in ADDRESSES if one.get(name)},
+            {
+                name: text(address[name])
+                for address in addresses
+                for name in ADDRESSES
+                if address.get(name)
+            },
         )
 
 
@@ -173,7 +181,7 @@ def read_listener(record: Json, names: Mapping[str, str]) -> NlbListener:
         port=int(record.get("Port", 0)),
         protocol=text(record.get("Protocol")),
         group=names.get(target, target),
-        certificate=next((text(one.get("CertificateArn")) for one in objects(certificates)), ""),
+        certificate=next((text(item.get("CertificateArn")) for item in objects(certificates)), ""),
         policy=text(record.get("SslPolicy")),
         alpn=next(iter(record.get("AlpnPolicy") or ()), "").replace("None", ""),
         arn=text(record.get("ListenerArn")),

@@ -51,7 +51,7 @@ def find_leftover(
     groups: Iterable[SecurityGroup], name: str, tag: ClusterTag
 ) -> SecurityGroup | None:
     """The group of this name if it is ours to delete."""
-    return next((one for one in groups if one.name == name and _is_ours(one, tag)), None)
+    return next((group for group in groups if group.name == name and _is_ours(group, tag)), None)
 
 
 class ElbSecurityGroups:

@@ -21,7 +21,7 @@ _CHECK_PLACE = ("healthcheck-protocol", "healthcheck-port", "healthcheck-path")
 
 def is_open(ranges: Sequence[str]) -> bool:
     """Whether every source may come in: all of IPv4, and IPv6 without a limit of its own."""
-    of_ipv6 = [one for one in ranges if ":" in one]
+    of_ipv6 = [item for item in ranges if ":" in item]
     return str(EVERYBODY) in ranges and (not of_ipv6 or EVERYBODY_IPV6 in of_ipv6)
 
 
@@ -56,7 +56,7 @@ class LoadBalancerRequest:
         """Refuse what a load balancer of IPv4 cannot do."""
         if self.requires_ipv6:
             raise Refused(f"spec.ipFamilies: the load balancer is of IPv4: {remedy}")
-        if only_ipv6 := [one for one in self.ranges if ":" in one]:
+        if only_ipv6 := [item for item in self.ranges if ":" in item]:
             raise Refused(f"source ranges {', '.join(only_ipv6)}: the load balancer is of IPv4")
 
     def keeping_scheme(self, is_internal: bool) -> "LoadBalancerRequest":
@@ -81,10 +81,10 @@ class LoadBalancerRequest:
             return numbers
         by_name = {port.name: port.number for port in self.ports if port.name}
         found = set()
-        for one in self.annotations.values["ssl-ports"].split(","):
-            number = int(one) if NUMBER.fullmatch(one) else by_name.get(one)
+        for item in self.annotations.values["ssl-ports"].split(","):
+            number = int(item) if NUMBER.fullmatch(item) else by_name.get(item)
             if number not in numbers:
-                self.annotations.ignore("ssl-ports", f"{one!r} in it is not a port of the Service")
+                self.annotations.ignore("ssl-ports", f"{item!r} in it is not a port of the Service")
             else:
                 found.add(number)
         return frozenset(found)

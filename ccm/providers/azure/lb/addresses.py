@@ -32,7 +32,7 @@ class Owner:
         """
         cluster = tag_of(record, CLUSTER_TAGS)
         is_ours = same(cluster, self.cluster) or not cluster
-        return is_ours and any(same(one, self.service) for one in services_of(record))
+        return is_ours and any(same(service, self.service) for service in services_of(record))
 
 
 def tag_of(record: Json, names: Sequence[str]) -> str:
@@ -43,7 +43,7 @@ def tag_of(record: Json, names: Sequence[str]) -> str:
 
 def services_of(record: Json) -> list[str]:
     """The Services that use an address which a controller made."""
-    return [one.strip() for one in tag_of(record, SERVICE_TAGS).split(",") if one.strip()]
+    return [item.strip() for item in tag_of(record, SERVICE_TAGS).split(",") if item.strip()]
 
 
 def ip_of(record: Json) -> str:
@@ -79,7 +79,7 @@ class PublicAddresses:
         """The address of one family as the Service wants it; raises `Refused`."""
         asked, fixed = request.public[family], request.fixed.get(family, "")
         if asked.name or fixed:
-            found = [one for one in listed if _is_asked(one, asked.name, fixed)]
+            found = [item for item in listed if _is_asked(item, asked.name, fixed)]
             if not found:
                 what = f"public address {asked.name or fixed}"
                 raise Refused(f"there is no {what} in resource group {self._group_of(request)}")
@@ -87,7 +87,7 @@ class PublicAddresses:
             self._check_free(request, record)
         else:
             name = request.names.address(family, name_of(asked.prefix))
-            same_name = [one for one in listed if same(text(one.get("name")), name)]
+            same_name = [item for item in listed if same(text(item.get("name")), name)]
             record = same_name[0] if same_name else {}
             if record and not self.owner(request).is_of(record):
                 raise Refused(
@@ -99,7 +99,7 @@ class PublicAddresses:
         path = self._path(request, name)
         resource = SharedResource(self._api, "PublicAddress", path, {})
         written = await resource.change(
-            lambda there: _change(there, wanted), record or {"id": path}
+            lambda current: _change(current, wanted), record or {"id": path}
         )
         return written or {}
 
@@ -116,16 +116,18 @@ class PublicAddresses:
     ) -> None:
         """Delete what was made for the Service and is not kept; take its name off shared ones."""
         for record in listed:
-            if not owner.is_of(record) or any(same(id_of(record), one) for one in kept):
+            if not owner.is_of(record) or any(same(id_of(record), item) for item in kept):
                 continue
-            others = [one for one in services_of(record) if not same(one, owner.service)]
+            others = [
+                service for service in services_of(record) if not same(service, owner.service)
+            ]
             path = self._scope(group).id(NETWORK, "publicIPAddresses", text(record.get("name")))
             if not others:
                 await self._api.delete("DeletePublicAddress", path)
                 continue
             tags = {SERVICE_TAGS[0]: ",".join(others)}
             resource = SharedResource(self._api, "PublicAddress", path, None)
-            await resource.change(lambda there, tags=tags: _change(there, {"tags": tags}))  # type: ignore[misc]
+            await resource.change(lambda current, tags=tags: _change(current, {"tags": tags}))  # type: ignore[misc]
 
     async def zones(self) -> Sequence[str]:
         """The region's zones, which new addresses and frontends are in, as upstream's."""
@@ -141,9 +143,9 @@ class PublicAddresses:
             text(zone)
             for kind in objects(answer.get("resourceTypes"))
             if text(kind.get("resourceType")) == "virtualMachines"
-            for one in objects(kind.get("zoneMappings"))
-            if text(one.get("location")).replace(" ", "").lower() == region
-            for zone in one.get("zones") or ()
+            for record in objects(kind.get("zoneMappings"))
+            if text(record.get("location")).replace(" ", "").lower() == region
+            for zone in record.get("zones") or ()
         ]
         return sorted(found)
 
@@ -155,7 +157,7 @@ class PublicAddresses:
         wanted: Json = {}
         if is_new or services_of(record):
             users = services_of(record)
-            users += [] if any(same(one, service) for one in users) else [service]
+            users += [] if any(same(item, service) for item in users) else [service]
             tags = {**self._config.resource_tags, **_tags_of(annotations)}
             wanted["tags"] = tags | {SERVICE_TAGS[0]: ",".join(users)}
         if is_new:
@@ -177,13 +179,13 @@ class PublicAddresses:
                 wanted["properties"]["ipTags"] = listed
         if annotations.has("dns-label-name"):
             label = annotations.text("dns-label-name").lower()
-            there = text(mapping(properties_of(record).get("dnsSettings")).get("domainNameLabel"))
+            current = text(mapping(properties_of(record).get("dnsSettings")).get("domainNameLabel"))
             user = tag_of(record, DNS_TAGS)
-            if there and user and not same(user, service):
+            if current and user and not same(user, service):
                 raise Refused(f"public address {name} has the DNS label of Service {user}")
-            if there and not user and not same(there, label):
-                raise Refused(f"public address {name} has the DNS label {there!r} already")
-            if label or there:
+            if current and not user and not same(current, label):
+                raise Refused(f"public address {name} has the DNS label {current!r} already")
+            if label or current:
                 wanted.setdefault("properties", {})["dnsSettings"] = (
                     {"domainNameLabel": label} if label else None
                 )
@@ -215,7 +217,7 @@ class PublicAddresses:
 def _tags_of(annotations: Annotations) -> dict[str, str]:
     """Those that a Service asks for, without those that show whose an address is."""
     found = annotations.pairs("pip-tags")
-    for key in [one for one in found if one.lower() in RESERVED_TAGS]:
+    for key in [item for item in found if item.lower() in RESERVED_TAGS]:
         del found[key]
         annotations.warnings.append(f"annotation {PREFIX}pip-tags: {key} is a controller's tag")
     return found
@@ -228,9 +230,9 @@ def _is_asked(record: Json, name: str, ip: str) -> bool:
 def _change(record: Json, wanted: Mapping[str, object]) -> None:
     """Write what is wanted over a record, part by part; None takes a part away."""
     for key, value in wanted.items():
-        there = record.get(key)
-        if isinstance(value, dict) and (isinstance(there, dict) or there is None):
-            record[key] = dict(there or {})
+        current = record.get(key)
+        if isinstance(value, dict) and (isinstance(current, dict) or current is None):
+            record[key] = dict(current or {})
             _change(record[key], value)
         elif value is None:
             record.pop(key, None)

@@ -92,7 +92,7 @@ class Annotations:
 
     def items(self, name: str) -> list[str]:
         """What a comma separates."""
-        return [one.strip() for one in self.text(name).split(",") if one.strip()]
+        return [item.strip() for item in self.text(name).split(",") if item.strip()]
 
     def pairs(self, name: str) -> dict[str, str]:
         """`key=value` items, as upstream; what is none is left out with a warning."""
@@ -107,12 +107,12 @@ class Annotations:
 
     def networks(self, name: str) -> list[Network]:
         """A list of networks; raises `Refused`."""
-        found = [read_network(one) for one in self.items(name)]
+        found = [read_network(item) for item in self.items(name)]
         if None in found:
             raise Refused(
                 f"annotation {PREFIX}{name}: {self.text(name)!r} is not a list of networks"
             )
-        return [one for one in found if one]
+        return [item for item in found if item]
 
     def number(self, name: str, least: int, most: int, default: int) -> int:
         """A whole number; raises `Refused`."""

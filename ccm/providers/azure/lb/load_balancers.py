@@ -39,7 +39,7 @@ class AzureLoadBalancers:
     """The Services of the cluster of this name."""
 
     supported_features = frozenset(Feature)
-    privileged_annotations = frozenset(PREFIX + one for one in PRIVILEGED)
+    privileged_annotations = frozenset(PREFIX + item for item in PRIVILEGED)
 
     def __init__(
         self,
@@ -76,11 +76,13 @@ class AzureLoadBalancers:
 
     async def get(self, service: Service) -> Balancer | None:
         names, balancers = Names(self._cluster, service), await self._balancers()
-        frontends = [one for found in balancers.values() for one in own_frontends(found, names)]
+        frontends = [
+            frontend for found in balancers.values() for frontend in own_frontends(found, names)
+        ]
         if not frontends:
             return None
         addresses = await self._addresses_of(frontends, service)
-        return Balancer(names.base, tuple(Ingress(ip=one) for one in addresses))
+        return Balancer(names.base, tuple(Ingress(ip=address) for address in addresses))
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         request = read_request(service, self._config, self._cluster)
@@ -89,7 +91,7 @@ class AzureLoadBalancers:
 
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         names, balancers = Names(self._cluster, service), await self._balancers()
-        own = {key: one for key, one in balancers.items() if own_frontends(one, names)}
+        own = {key: item for key, item in balancers.items() if own_frontends(item, names)}
         if not own:
             raise Refused(f"Service {service.key} has no load balancer")
         if service.annotations.get(NO_FLOATING) == "true":  # the security group names machines
@@ -105,31 +107,33 @@ class AzureLoadBalancers:
         names, balancers = Names(self._cluster, service), await self._balancers()
         owner, group = Owner(self._cluster, service.key), _group_of(service)
         listed = await self._addresses.list(group)
-        frontends = [one for found in balancers.values() for one in own_frontends(found, names)]
+        frontends = [
+            frontend for found in balancers.values() for frontend in own_frontends(found, names)
+        ]
         addresses = {*_addresses_in(frontends, listed)}
-        addresses |= {ip_of(one) for one in listed if owner.is_of(one)} - {""}
+        addresses |= {ip_of(item) for item in listed if owner.is_of(item)} - {""}
         if service.annotations.get(NO_FLOATING) == "true":
             machines = (await self._instances.read_all(())).records
-            addresses = {one for machine in machines for one in machine.private}
+            addresses = {item for machine in machines for item in machine.private}
         with suppress(Refused):
             more = additional_ips(Annotations(service.annotations))
             addresses |= {*more} - await self._of_others(balancers, names) if more else set()
         await self._open(None, addresses, (), plan.ports_of_others(balancers, names, frontends), [])
         for is_internal, balancer in balancers.items():
             if own_frontends(balancer, names) or plan.has_parts(balancer, names):
-                await self._resources[is_internal].change(lambda one: plan.remove(one, names))
+                await self._resources[is_internal].change(lambda item: plan.remove(item, names))
         await self._addresses.release(owner, group, (), listed)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         """By the names of frontends, which begin with the UID but for its last character."""
         balancers = await self._balancers()
         listed = await self._addresses.list("") if balancers else ()
-        services = {ids.id_of(one).lower(): services_of(one) for one in listed}
+        services = {ids.id_of(item).lower(): services_of(item) for item in listed}
         found = dict[str, OwnedBalancer]()
         for balancer in balancers.values():
-            for one in plan.frontends_of(balancer):
-                if match := BASE.match(text(one.get("name"))):
-                    public = ids.key_of(ids.properties_of(one).get("publicIPAddress"))
+            for frontend in plan.frontends_of(balancer):
+                if match := BASE.match(text(frontend.get("name"))):
+                    public = ids.key_of(ids.properties_of(frontend).get("publicIPAddress"))
                     used = services.get(public, [])
                     service = used[0] if len(used) == 1 else ""
                     base = match[0].lower()
@@ -145,7 +149,9 @@ class AzureLoadBalancers:
             self._balancers(), self._instances.read_all(nodes), self._addresses.list(group)
         )
         balancers, machines, listed = reads
-        before = [one for found in balancers.values() for one in own_frontends(found, names)]
+        before = [
+            frontend for found in balancers.values() for frontend in own_frontends(found, names)
+        ]
         if more := additional_ips(request.annotations):
             for ip in sorted({*more} & await self._of_others(balancers, names)):
                 raise Refused(f"{ip} is the address of another Service")
@@ -158,46 +164,48 @@ class AzureLoadBalancers:
         wanted = backends(nodes, machines, self._config)
         await self._join(request.service, request.is_internal, balancer, wanted, machines, seen)
         addresses = [
-            _address_of(planned, balancer, one, public.get(one)) for one in request.families
+            _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
         stale = {*_addresses_in(before, listed)} - {*addresses}
         await self._admit(request, addresses, stale, wanted, machines, balancers, balancer)
         other = balancers.get(not request.is_internal)
         if other and (own_frontends(other, names) or plan.has_parts(other, names)):
             resource = self._resources[not request.is_internal]
-            await resource.change(lambda one: plan.remove(one, names))
-        used = [ids.id_of(one) for one in public.values()]
+            await resource.change(lambda item: plan.remove(item, names))
+        used = [ids.id_of(item) for item in public.values()]
         await self._addresses.release(self._addresses.owner(request), group, used, listed)
         served = [*addresses, *additional_ips(request.annotations)]
         return Balancer(
-            names.base, tuple(Ingress(ip=one) for one in served), tuple(request.warnings)
+            names.base, tuple(Ingress(ip=item) for item in served), tuple(request.warnings)
         )
 
     async def _plan(
         self, request: BalancerRequest, public: Mapping[str, Json], balancer: Json | None
     ) -> BalancerPlan:
-        there = {text(one.get("name")).lower() for one in plan.frontends_of(balancer or {})}
+        current = {
+            text(frontend.get("name")).lower() for frontend in plan.frontends_of(balancer or {})
+        }
         wanted = {request.names.frontend(family).lower() for family in request.families}
-        has_new = request.is_internal and not wanted <= there
+        has_new = request.is_internal and not wanted <= current
         return BalancerPlan(
             id=self._resources[request.is_internal].path,
             cluster=self._cluster,
             request=request,
-            public={family: ids.id_of(one) for family, one in public.items()},
+            public={family: ids.id_of(item) for family, item in public.items()},
             subnet=f"{self._config.vnet_id}/subnets/{request.subnet}",
             zones=await self._addresses.zones() if has_new else (),
             shares=self._shares,
         )
 
-    async def _write(self, planned: BalancerPlan, there: Json | None) -> Json:
+    async def _write(self, planned: BalancerPlan, current: Json | None) -> Json:
         """The load balancer with the Service's parts; what is right is not written."""
-        copy = deepcopy(there) if there else self._empty()
+        copy = deepcopy(current) if current else self._empty()
         planned.apply(copy)
-        has_failed = there and ids.properties_of(there).get("provisioningState") == "Failed"
-        if there and copy == there and not has_failed:
-            return there
+        has_failed = current and ids.properties_of(current).get("provisioningState") == "Failed"
+        if current and copy == current and not has_failed:
+            return current
         resource = self._resources[planned.request.is_internal]
-        return await resource.change(planned.apply, there) or {}
+        return await resource.change(planned.apply, current) or {}
 
     async def _join(
         self,
@@ -212,7 +220,7 @@ class AzureLoadBalancers:
         pools = objects(ids.properties_of(balancer).get(plan.POOLS))
         for family in service.ip_families:
             version, name = 6 if family == IPV6 else 4, pool_of(self._cluster, family)
-            pool = next(one for one in pools if ids.same(text(one.get("name")), name))
+            pool = next(item for item in pools if ids.same(text(item.get("name")), name))
             if self._members.are_right(pool, wanted, version):
                 continue
             pool_id = f"{self._resources[is_internal].path}/{plan.POOLS}/{name}"
@@ -263,8 +271,8 @@ class AzureLoadBalancers:
             warnings.append(f"security group {name} is missing: no client is let in")
             return
 
-        def edit(one: Json) -> None:
-            security_group.apply(one, access, addresses, stale, kept, hosts)
+        def edit(item: Json) -> None:
+            security_group.apply(item, access, addresses, stale, kept, hosts)
 
         copy = deepcopy(group)
         edit(copy)
@@ -275,25 +283,27 @@ class AzureLoadBalancers:
 
     async def _read_balancers(self) -> Balancers:
         listed = await self._api.list("ListLoadBalancers", self._list_path)
-        paths = {one.path.lower(): is_internal for is_internal, one in self._resources.items()}
-        return {paths[ids.key_of(one)]: one for one in listed if ids.key_of(one) in paths}
+        paths = {item.path.lower(): is_internal for is_internal, item in self._resources.items()}
+        return {paths[ids.key_of(item)]: item for item in listed if ids.key_of(item) in paths}
 
     async def _addresses_of(self, frontends: Sequence[Json], service: Service) -> list[str]:
-        is_public = any("publicIPAddress" in ids.properties_of(one) for one in frontends)
+        is_public = any("publicIPAddress" in ids.properties_of(frontend) for frontend in frontends)
         listed = await self._addresses.list(_group_of(service)) if is_public else ()
         return _addresses_in(frontends, listed)
 
     async def _of_others(self, balancers: Balancers, names: Names) -> set[str]:
         """The addresses of all frontends that are not this Service's."""
         frontends = [
-            one
+            frontend
             for balancer in balancers.values()
-            for one in plan.frontends_of(balancer)
-            if one not in own_frontends(balancer, names)
+            for frontend in plan.frontends_of(balancer)
+            if frontend not in own_frontends(balancer, names)
         ]
-        public = [ids.key_of(ids.properties_of(one).get("publicIPAddress")) for one in frontends]
-        groups = sorted({scope.group for one in public if (scope := ids.scope_of(one))})
-        listed = [one for group in groups for one in await self._addresses.list(group)]
+        public = [
+            ids.key_of(ids.properties_of(frontend).get("publicIPAddress")) for frontend in frontends
+        ]
+        groups = sorted({scope.group for item in public if (scope := ids.scope_of(item))})
+        listed = [item for group in groups for item in await self._addresses.list(group)]
         return {*_addresses_in(frontends, listed)}
 
     def _empty(self) -> Json:
@@ -313,20 +323,20 @@ def _group_of(service: Service) -> str:
 
 def _addresses_in(frontends: Sequence[Json], listed: Sequence[Json]) -> list[str]:
     """The addresses of frontends, public ones by a list of those."""
-    public = {ids.key_of(one): ip_of(one) for one in listed}
+    public = {ids.key_of(item): ip_of(item) for item in listed}
     found = list[str]()
-    for one in frontends:
-        properties = ids.properties_of(one)
+    for frontend in frontends:
+        properties = ids.properties_of(frontend)
         address = public.get(ids.key_of(properties.get("publicIPAddress")))
         found.append(address or text(properties.get("privateIPAddress")))
-    return [one for one in found if one]
+    return [item for item in found if item]
 
 
 def _address_of(planned: BalancerPlan, balancer: Json, family: str, public: Json | None) -> str:
     """What clients reach of one family; raises `RetryAfter` while Azure has given none."""
     name = planned.request.names.frontend(family)
     frontends = plan.frontends_of(balancer)
-    own = [one for one in frontends if ids.same(text(one.get("name")), name)]
+    own = [frontend for frontend in frontends if ids.same(text(frontend.get("name")), name)]
     shared = planned.shared_frontend(balancer, family)
     private = ids.properties_of((own or [shared or {}])[0]).get("privateIPAddress")
     address = ip_of(public) if public else text(private)

@@ -52,12 +52,12 @@ class Members:
         entries = _entries_of(wanted, version)
 
         def edit(pool: Json) -> None:
-            there = {
-                text(one.get("name")).lower(): one
-                for one in objects(ids.properties_of(pool).get(ADDRESSES))
+            current = {
+                text(record.get("name")).lower(): record
+                for record in objects(ids.properties_of(pool).get(ADDRESSES))
             }
             listed = [
-                there[name] if _ip(there.get(name, {})) == ip else _entry(name, ip)
+                current[name] if _ip(current.get(name, {})) == ip else _entry(name, ip)
                 for name, ip in sorted(entries.items())
             ]
             vnet = {"virtualNetwork": {"id": self._config.vnet_id}}
@@ -80,19 +80,19 @@ class Members:
         What another Service has written since `seen` counts as it was answered: it is newer.
         """
         configurations = _configurations(wanted.values(), version)
-        sets = [one for one in wanted.values() if "/virtualmachinescalesets/" in one.key]
+        sets = [item for item in wanted.values() if "/virtualmachinescalesets/" in item.key]
         if sets:
             raise Refused(
                 "machines of uniform scale sets join by address only: set "
                 "loadBalancerBackendPoolConfigurationType to nodeIP"
             )
         async with self._lock:
-            newer = {key: one for key, (number, one) in self._written.items() if number > seen}
-            newest = (newer.get(ids.key_of(one), one) for one in interfaces)
-            found = (_changed(one, pool_id, configurations) for one in newest)
-            changes = [one for one in found if one]
+            newer = {key: item for key, (number, item) in self._written.items() if number > seen}
+            newest = (newer.get(ids.key_of(interface), interface) for interface in interfaces)
+            found = (_changed(item, pool_id, configurations) for item in newest)
+            changes = [item for item in found if item]
             results = await asyncio.gather(*map(self._write, changes), return_exceptions=True)
-        failures = [one for one in results if isinstance(one, BaseException)]
+        failures = [result for result in results if isinstance(result, BaseException)]
         for failure in failures:
             if len(failures) == 1 or not isinstance(failure, CloudError):
                 raise failure
@@ -112,11 +112,11 @@ def _changed(interface: Json, pool_id: str, wanted: Collection[str]) -> Json | N
     """The interface with its IP configurations in the pool or out of it; None if they are right."""
     changed = deepcopy(interface)
     is_other = False
-    for one in objects(ids.properties_of(changed).get("ipConfigurations")):
-        properties = one.setdefault("properties", {})
+    for record in objects(ids.properties_of(changed).get("ipConfigurations")):
+        properties = record.setdefault("properties", {})
         pools = objects(properties.get(MEMBERS))
         others = [pool for pool in pools if ids.key_of(pool) != pool_id.lower()]
-        is_in, has_to_be = len(others) < len(pools), ids.key_of(one) in wanted
+        is_in, has_to_be = len(others) < len(pools), ids.key_of(record) in wanted
         if is_in != has_to_be:
             properties[MEMBERS] = [*others, *([{"id": pool_id}] if has_to_be else [])]
             is_other = True
@@ -128,18 +128,19 @@ def _configurations(machines: Iterable[Machine], version: int) -> list[str]:
     found = list[str]()
     for machine in machines:
         listed = objects(ids.properties_of(machine.interface).get("ipConfigurations"))
-        listed.sort(key=lambda one: ids.properties_of(one).get("primary") is not True)
-        for one in listed:
-            ip = text(ids.properties_of(one).get("privateIPAddress"))
+        listed.sort(key=lambda item: ids.properties_of(item).get("primary") is not True)
+        for configuration in listed:
+            ip = text(ids.properties_of(configuration).get("privateIPAddress"))
             if ip and ip_address(ip).version == version:
-                found.append(ids.key_of(one))
+                found.append(ids.key_of(configuration))
                 break
     return found
 
 
 def _joined(pool: Json) -> set[str]:
     return {
-        ids.key_of(one) for one in objects(ids.properties_of(pool).get("backendIPConfigurations"))
+        ids.key_of(record)
+        for record in objects(ids.properties_of(pool).get("backendIPConfigurations"))
     }
 
 
@@ -154,7 +155,7 @@ def _entries_of(wanted: Mapping[str, Machine], version: int) -> dict[str, str]:
 
 def _entries(pool: Json) -> dict[str, str]:
     listed = objects(ids.properties_of(pool).get(ADDRESSES))
-    return {text(one.get("name")).lower(): _ip(one) for one in listed}
+    return {text(item.get("name")).lower(): _ip(item) for item in listed}
 
 
 def _ip(entry: Json) -> str:

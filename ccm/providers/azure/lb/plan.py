@@ -20,17 +20,17 @@ REFERRING = ("outboundRules", "inboundNatRules", "inboundNatPools", RULES)
 SECURITY_PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "all": "*"}
 
 
-def covers(there: Any, wanted: Any) -> bool:
+def covers(current: Any, wanted: Any) -> bool:
     """Whether what is there is all that is wanted: texts in any case, lists in any order."""
     if isinstance(wanted, dict):
-        return isinstance(there, dict) and all(
-            covers(there.get(key), one) for key, one in wanted.items()
+        return isinstance(current, dict) and all(
+            covers(current.get(key), item) for key, item in wanted.items()
         )
-    if isinstance(wanted, str) and isinstance(there, str):
-        return there.lower() == wanted.lower()
-    if isinstance(wanted, list) and isinstance(there, list):
-        return sorted(map(str, there)) == sorted(map(str, wanted))
-    return bool(there == wanted)
+    if isinstance(wanted, str) and isinstance(current, str):
+        return current.lower() == wanted.lower()
+    if isinstance(wanted, list) and isinstance(current, list):
+        return sorted(map(str, current)) == sorted(map(str, wanted))
+    return bool(current == wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class BalancerPlan:
                 frontend_id = f"{self.id}/{FRONTENDS}/{frontend['name']}"
             pool = f"{self.id}/{POOLS}/{pool_of(self.cluster, family)}"
             rules += self.request.rules(family, frontend_id, pool, f"{self.id}/{PROBES}")
-            probes += [one for one in self.request.probes(family) if one not in probes]
-        pools = [{"name": pool_of(self.cluster, one)} for one in self.request.families]
+            probes += [probe for probe in self.request.probes(family) if probe not in probes]
+        pools = [{"name": pool_of(self.cluster, item)} for item in self.request.families]
         properties[POOLS] = merged(objects(properties.get(POOLS)), pools, lambda _: False)
         properties[RULES] = merged(objects(properties.get(RULES)), rules, names.is_own)
         most = self.request.config.maximum_load_balancer_rule_count
@@ -81,15 +81,15 @@ class BalancerPlan:
     def shared_frontend(self, balancer: Json, family: str) -> Json | None:
         """Another Service's frontend that has the address which this one asks for."""
         wanted = properties_of(self._frontend(family))
-        for one in frontends_of(balancer):
-            there = properties_of(one)
-            if self.request.names.is_own(text(one.get("name"))):
+        for frontend in frontends_of(balancer):
+            current = properties_of(frontend)
+            if self.request.names.is_own(text(frontend.get("name"))):
                 continue
             public, private = key_of(wanted.get("publicIPAddress")), wanted.get("privateIPAddress")
-            if public and key_of(there.get("publicIPAddress")) == public:
-                return one
-            if private and there.get("privateIPAddress") == private:
-                return one
+            if public and key_of(current.get("publicIPAddress")) == public:
+                return frontend
+            if private and current.get("privateIPAddress") == private:
+                return frontend
         return None
 
     def _frontend(self, family: str) -> Json:
@@ -111,9 +111,9 @@ def remove(balancer: Json, names: Names) -> None:
     properties = properties_of(balancer)
     rules = objects(properties.get(RULES))
     used = {
-        key_of(properties_of(one).get("frontendIPConfiguration"))
-        for one in rules
-        if names.is_own(text(one.get("name")))
+        key_of(properties_of(rule).get("frontendIPConfiguration"))
+        for rule in rules
+        if names.is_own(text(rule.get("name")))
     }
     properties[RULES] = merged(rules, [], names.is_own)
     _replace(properties, names, [], [], used)
@@ -129,38 +129,38 @@ def _replace(
 ) -> None:
     """Make these the Service's frontends and probes; `used` are others that it shared."""
     rules = objects(properties.get(RULES))
-    probed = {key_of(properties_of(one).get("probe")) for one in rules}
-    there = objects(properties.get(PROBES))
-    shared = {key_of(one) for one in there if one.get("name") == SHARED_PROBE} - probed
+    probed = {key_of(properties_of(item).get("probe")) for item in rules}
+    current = objects(properties.get(PROBES))
+    shared = {key_of(item) for item in current if item.get("name") == SHARED_PROBE} - probed
     properties[PROBES] = merged(
-        there, probes, lambda name: names.is_own(name) or (name == SHARED_PROBE and bool(shared))
+        current, probes, lambda name: names.is_own(name) or (name == SHARED_PROBE and bool(shared))
     )
-    wanted = {one["name"].lower() for one in frontends}
+    wanted = {frontend["name"].lower() for frontend in frontends}
     referred = {
-        key_of(properties_of(one).get("frontendIPConfiguration"))
+        key_of(properties_of(record).get("frontendIPConfiguration"))
         for kind in REFERRING
-        for one in objects(properties.get(kind))
+        for record in objects(properties.get(kind))
     } | {
-        key_of(one)
+        key_of(record)
         for rule in objects(properties.get("outboundRules"))
-        for one in objects(properties_of(rule).get(FRONTENDS))
+        for record in objects(properties_of(rule).get(FRONTENDS))
     }
     left = {
-        key_of(one)
-        for one in objects(properties.get(FRONTENDS))
-        if text(one.get("name")).lower() not in wanted
-        and key_of(one) not in referred
+        key_of(record)
+        for record in objects(properties.get(FRONTENDS))
+        if text(record.get("name")).lower() not in wanted
+        and key_of(record) not in referred
         and (
-            names.is_own(text(one.get("name")))
-            or (key_of(one) in used and BASE.match(text(one.get("name"))))
+            names.is_own(text(record.get("name")))
+            or (key_of(record) in used and BASE.match(text(record.get("name"))))
         )
     }
-    kept = [one for one in objects(properties.get(FRONTENDS)) if key_of(one) not in left]
+    kept = [record for record in objects(properties.get(FRONTENDS)) if key_of(record) not in left]
     properties[FRONTENDS] = merged(kept, frontends, lambda _: False, keeps=("zones",))
 
 
 def merged(
-    there: Sequence[Json],
+    current: Sequence[Json],
     wanted: Sequence[Json],
     is_own: Callable[[str], bool],
     keeps: Sequence[str] = (),
@@ -169,15 +169,15 @@ def merged(
 
     What `keeps` names is of new ones only.
     """
-    missing = {one["name"].lower(): one for one in wanted}
+    missing = {item["name"].lower(): item for item in wanted}
     found = list[Json]()
-    for one in there:
-        match = missing.pop(text(one.get("name")).lower(), None)
+    for item in current:
+        match = missing.pop(text(item.get("name")).lower(), None)
         if match is None:
-            found += [] if is_own(text(one.get("name"))) else [one]
+            found += [] if is_own(text(item.get("name"))) else [item]
             continue
         match = {key: value for key, value in match.items() if key not in keeps}
-        found.append(one if covers(one, match) else {**_kept(one, keeps), **match})
+        found.append(item if covers(item, match) else {**_kept(item, keeps), **match})
     return [*found, *missing.values()]
 
 
@@ -189,14 +189,14 @@ def own_frontends(balancer: Json, names: Names) -> list[Json]:
     """The Service's own, and those that its rules share."""
     properties = properties_of(balancer)
     shared = {
-        key_of(properties_of(one).get("frontendIPConfiguration"))
-        for one in objects(properties.get(RULES))
-        if names.is_own(text(one.get("name")))
+        key_of(properties_of(record).get("frontendIPConfiguration"))
+        for record in objects(properties.get(RULES))
+        if names.is_own(text(record.get("name")))
     }
     return [
-        one
-        for one in objects(properties.get(FRONTENDS))
-        if names.is_own(text(one.get("name"))) or key_of(one) in shared
+        record
+        for record in objects(properties.get(FRONTENDS))
+        if names.is_own(text(record.get("name"))) or key_of(record) in shared
     ]
 
 
@@ -214,7 +214,7 @@ def has_parts(balancer: Json, names: Names) -> bool:
     """Whether the Service has rules or probes in it."""
     parts = (*objects(properties_of(balancer).get(RULES)),)
     parts += (*objects(properties_of(balancer).get(PROBES)),)
-    return any(names.is_own(text(one.get("name"))) for one in parts)
+    return any(names.is_own(text(item.get("name"))) for item in parts)
 
 
 def ports_of_others(
@@ -224,7 +224,7 @@ def ports_of_others(
 
     Those are of the same frontends, or of machines, where an address does not float.
     """
-    keys, found = {key_of(one) for one in frontends}, dict[str, set[str]]()
+    keys, found = {key_of(frontend) for frontend in frontends}, dict[str, set[str]]()
     for balancer in balancers.values():
         for rule in objects(properties_of(balancer).get(RULES)):
             properties = properties_of(rule)

@@ -108,7 +108,7 @@ class BalancerRequest:
     def probes(self, family: str) -> list[Json]:
         """Each probe once."""
         ports = self.ports if self._is_ha else self._ruled_ports()
-        found = {probe["name"]: probe for one in ports if (probe := self._probe_of(one, family))}
+        found = {probe["name"]: probe for port in ports if (probe := self._probe_of(port, family))}
         return list(found.values())[: 1 if self._is_ha else None]
 
     @property
@@ -206,16 +206,16 @@ class BalancerRequest:
         return {"intervalInSeconds": interval, "probeThreshold": count}
 
     def _app_protocol(self, port: ServicePort) -> str:
-        found = (one for one in self.service.ports if one.get("port") == port.number)
-        return next((text(one.get("appProtocol")) for one in found), "")
+        found = (item for item in self.service.ports if item.get("port") == port.number)
+        return next((text(item.get("appProtocol")) for item in found), "")
 
     def _probe_port(self, port: ServicePort, asked: str) -> int:
         """The node port of the Service's port of this number or name, or another number."""
         if not asked:
             return port.node_port
-        for one in self.ports:
-            if asked.lower() == one.name.lower() or asked == str(one.number):
-                return one.node_port
+        for item in self.ports:
+            if asked.lower() == item.name.lower() or asked == str(item.number):
+                return item.node_port
         if not (asked.isascii() and asked.isdecimal() and len(asked) < 6 and int(asked) <= 65535):
             raise Refused(
                 f"port {port.number}: its probe's port {asked!r} is none of the Service's"
@@ -236,7 +236,7 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
         raise Refused("an internal load balancer needs vnetName and subnetName in azure.json")
     sources, denies_others = _sources(service, annotations, is_internal)
     families = service.ip_families
-    public = {one: _public(annotations, one, is_dual=len(families) > 1) for one in families}
+    public = {item: _public(annotations, item, is_dual=len(families) > 1) for item in families}
     request = BalancerRequest(
         service=service,
         names=Names(cluster, service, subnet),
@@ -261,19 +261,19 @@ def additional_ips(annotations: Annotations) -> list[str]:
     """Public addresses of someone else's load balancer that kube-proxy is to serve."""
     key, found = f"{PREFIX}additional-public-ips", annotations.items("additional-public-ips")
     try:
-        addresses = [ip_address(one) for one in found]
+        addresses = [ip_address(item) for item in found]
     except ValueError as error:
         raise Refused(f"annotation {key}: {error}") from error
-    for one in addresses:  # of a machine, ports would be open
-        if _is_inner(one):
-            raise Refused(f"annotation {key}: {one} is not a public address")
-    return [str(one) for one in addresses]
+    for address in addresses:  # of a machine, ports would be open
+        if _is_inner(address):
+            raise Refused(f"annotation {key}: {address} is not a public address")
+    return [str(address) for address in addresses]
 
 
 def _is_inner(ip: IPv4Address | IPv6Address) -> bool:
     """Whether it may be a machine's own."""
     is_special = ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified
-    return is_special or any(ip in one for one in INNER)
+    return is_special or any(ip in item for item in INNER)
 
 
 def _public(annotations: Annotations, family: str, *, is_dual: bool) -> PublicAddress:
@@ -322,9 +322,9 @@ def _sources(
         raise Refused(f"annotation {PREFIX}allowed-ip-ranges: there are source ranges as well")
     if ranges and tags:
         annotations.warnings.append("source ranges and allowed-service-tags both let clients in")
-    for one in tags:
-        if not (SERVICE_TAG.fullmatch(one) or read_network(one)):
-            raise Refused(f"annotation {PREFIX}allowed-service-tags: {one!r} is not a service tag")
+    for tag in tags:
+        if not (SERVICE_TAG.fullmatch(tag) or read_network(tag)):
+            raise Refused(f"annotation {PREFIX}allowed-service-tags: {tag!r} is not a service tag")
     if len(tags) > MOST_SERVICE_TAGS:  # each is a rule of the group that all Services share
         raise Refused(f"annotation {PREFIX}allowed-service-tags: more than {MOST_SERVICE_TAGS}")
     networks = ranges + allowed
@@ -335,6 +335,6 @@ def _sources(
 
 
 def _collapsed(networks: Sequence[Network]) -> list[str]:
-    v4 = collapse_addresses(one for one in networks if isinstance(one, IPv4Network))
-    v6 = collapse_addresses(one for one in networks if isinstance(one, IPv6Network))
+    v4 = collapse_addresses(network for network in networks if isinstance(network, IPv4Network))
+    v6 = collapse_addresses(network for network in networks if isinstance(network, IPv6Network))
     return [*map(str, v4), *map(str, v6)]

@@ -31,9 +31,9 @@ class Access:
     def rules(self, family: str) -> Iterator[Json]:
         """The rules for destinations of one family, without these and without a priority."""
         version = 6 if family == "IPv6" else 4
-        networks = [one for one in self.sources if _is_network(one)]
-        networks = [one for one in networks if ip_network(one).version == version]
-        tags = [one for one in self.sources if not _is_network(one)]
+        networks = [source for source in self.sources if _is_network(source)]
+        networks = [network for network in networks if ip_network(network).version == version]
+        tags = [source for source in self.sources if not _is_network(source)]
         for protocol in ("Tcp", "Udp", ANY):
             ports = self.ports.get(protocol)
             for sources in [*([tag] for tag in tags), *([networks] if networks else [])]:
@@ -52,12 +52,12 @@ class Access:
 def _allow(family: str, protocol: str, sources: Sequence[str], ports: Sequence[str]) -> Json:
     hashed = "_".join((protocol, ",".join(sorted(sources)), ",".join(ports)))
     digest = md5(hashed.encode(), usedforsecurity=False).hexdigest()
-    one = {"sourceAddressPrefix": sources[0]}
+    item = {"sourceAddressPrefix": sources[0]}
     return {
         "name": f"{OWN}_allow_{family}_{digest}",
         "properties": {
             "protocol": protocol, "access": "Allow", "direction": "Inbound",
-            **(one if len(sources) == 1 else {"sourceAddressPrefixes": [*sources]}),
+            **(item if len(sources) == 1 else {"sourceAddressPrefixes": [*sources]}),
             "sourcePortRange": ANY, "destinationPortRanges": [*ports],
         },
     }  # fmt: skip
@@ -81,26 +81,26 @@ def apply(
     rules = [*objects(properties.get(RULES))]
     wanted: dict[str, tuple[Json, set[str]]] = {}
     for family, version in (("IPv4", 4), ("IPv6", 6)):
-        own = {one for one in addresses if ip_address(one).version == version}
+        own = {address for address in addresses if ip_address(address).version == version}
         for rule in access.rules(family) if access and own else ():
             wanted[rule["name"].lower()] = rule, own
     result = list[Json]()
-    for one in rules:
-        name = text(one.get("name")).lower()
-        if not is_managed(one):
-            result.append(one)
+    for item in rules:
+        name = text(item.get("name")).lower()
+        if not is_managed(item):
+            result.append(item)
             continue
-        there = destinations(one)
+        current = destinations(item)
         rule, own = wanted.pop(name, ({}, set[str]()))
-        if not covers(one, rule):
-            priority = properties_of(one)["priority"]
-            one = {**one, "properties": {**properties_of(rule), "priority": priority}}
+        if not covers(item, rule):
+            priority = properties_of(item)["priority"]
+            item = {**item, "properties": {**properties_of(rule), "priority": priority}}
         left = {*addresses, *stale, *hosts} - own
-        if left & there and _is_kept(one, kept or {}):
+        if left & current and _is_kept(item, kept or {}):
             left = {*stale}
-        if after := (there - left) | own:
-            result.append(one if after == destinations(one) else _with_destinations(one, after))
-    taken = {properties_of(one).get("priority") for one in result}
+        if after := (current - left) | own:
+            result.append(item if after == destinations(item) else _with_destinations(item, after))
+    taken = {properties_of(item).get("priority") for item in result}
     for rule, own in wanted.values():
         priority = _free(taken, is_last=rule["properties"]["access"] == "Deny")
         taken.add(priority)
@@ -121,7 +121,7 @@ def destinations(rule: Json) -> set[str]:
     """The addresses that a rule lets clients reach."""
     properties = properties_of(rule)
     several = properties.get("destinationAddressPrefixes")
-    found = {text(one) for one in several} if isinstance(several, list) else set[str]()
+    found = {text(item) for item in several} if isinstance(several, list) else set[str]()
     return found | ({text(properties.get("destinationAddressPrefix"))} - {""})
 
 
@@ -139,7 +139,7 @@ def _with_destinations(rule: Json, addresses: Collection[str]) -> Json:
 def _is_kept(rule: Json, kept: Mapping[str, Collection[str]]) -> bool:
     properties = properties_of(rule)
     ports = properties.get("destinationPortRanges")
-    listed = {text(one) for one in ports} if isinstance(ports, list) else set[str]()
+    listed = {text(port) for port in ports} if isinstance(ports, list) else set[str]()
     return bool(listed) and listed <= {*kept.get(text(properties.get("protocol")), ())}
 
 

@@ -27,7 +27,9 @@ class Certificates:
         if not (name := read.text("certificate-name")):
             return ""
         answer = await self._api.get("ListCertificates", "/certificates", name=name, per_page="200")
-        listed = [one for one in objects(answer.get("certificates")) if one.get("name") == name]
+        listed = [
+            record for record in objects(answer.get("certificates")) if record.get("name") == name
+        ]
         if not listed:
             raise Refused(f"there is no certificate {name!r}, which annotation certificate-name is")
         return text(listed[0].get("id"))

@@ -85,14 +85,14 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
 
     async def request(self, service: Service, own: Sequence[Json]) -> LoadBalancerRequest:
         """For the type that the load balancer has, where the Service says none."""
-        there, section = own[0] if own else Json(), self._config.balancers
-        default = text(there.get("type")) or section.type
+        current, section = own[0] if own else Json(), self._config.balancers
+        default = text(current.get("type")) or section.type
         read, certificate_id = Annotations(service), ""
         if read.text("type", default) != NETWORK:
-            in_use = plan.certificate_of(there)
+            in_use = plan.certificate_of(current)
             certificate_id = await self._certificates.id_for(read, in_use)
         request = read_request(service, default, section.network_stack, certificate_id)
-        if own and Names(service, self._cluster).annotated_id not in ("", there.get("id")):
+        if own and Names(service, self._cluster).annotated_id not in ("", current.get("id")):
             why = f"annotation {BALANCER_ID} is ignored: the Service's load balancer is another"
             request.warnings.append(why)
         return request
@@ -100,12 +100,12 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     async def desired(
         self, request: LoadBalancerRequest, nodes: Sequence[Node], own: Sequence[Json]
     ) -> Sequence[Desired]:
-        behind = plan.backends(request.type, request.network, nodes)
-        request.warnings.extend(behind.warnings)
+        backends = plan.backends(request.type, request.network, nodes)
+        request.warnings.extend(backends.warnings)
         if not own:
-            return [Desired(None, await self._new(request, behind))]
+            return [Desired(None, await self._new(request, backends))]
         plan.check_fixed(request, own[0])
-        return [Desired(own[0], {**request.settings, **behind.content})]
+        return [Desired(own[0], {**request.settings, **backends.content})]
 
     async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
         kind, network = text(record.get("type")), text(record.get("network"))
@@ -114,19 +114,19 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     def differences(self, desired: Json, record: Json) -> Json:
         return differences(desired, plan.completed(record, desired))
 
-    async def _new(self, request: LoadBalancerRequest, behind: plan.Backends) -> Json:
+    async def _new(self, request: LoadBalancerRequest, backends: plan.Backends) -> Json:
         """Under the name that proves whose it is, whatever comes after that."""
         common, service = self._config.common, request.annotations.service
         region, vpc_id = common.region, common.vpc_id
-        if behind.droplet_ids and not (region and vpc_id):
-            droplet = await self._droplets.get(min(behind.droplet_ids))
+        if backends.droplet_ids and not (region and vpc_id):
+            droplet = await self._droplets.get(min(backends.droplet_ids))
             region, vpc_id = region or droplet.region, vpc_id or droplet.vpc
         if not region:
             raise Refused("without a Node the region is not known: give region in [Global]")
         where: Json = {"name": self.name_for(service), "region": region}
         where |= {"tags": self._cluster.tags(service.uid)}
         where |= {"vpc_uuid": vpc_id} if vpc_id else {}
-        return plan.creation(request, behind, where)
+        return plan.creation(request, backends, where)
 
     # What there is
 

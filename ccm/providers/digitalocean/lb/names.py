@@ -55,7 +55,7 @@ class Names:
     def is_published(self, record: Json) -> bool:
         """Whether the Service's status has its address."""
         addresses = {text(record.get("ip")), text(record.get("ipv6"))} - {""}
-        return any(text(one.get("ip")) in addresses for one in self.service.ingress)
+        return any(text(item.get("ip")) in addresses for item in self.service.ingress)
 
     def _is_free(self, record: Json) -> bool:
         """Whether neither its name nor a tag says that it is another Service's or cluster's."""

@@ -100,16 +100,19 @@ def backends(kind: str, network: str, nodes: Iterable[Node]) -> Backends:
 
 def has_address(node: Node, version: int, kinds: Collection[str]) -> bool:
     """Whether a Node has an address of this version and of one of these types."""
-    for one in node.addresses:
+    for address in node.addresses:
         try:
-            if one.get("type") in kinds and ip_address(text(one.get("address"))).version == version:
+            if (
+                address.get("type") in kinds
+                and ip_address(text(address.get("address"))).version == version
+            ):
                 return True
         except ValueError:
             continue
     return False
 
 
-def creation(request: LoadBalancerRequest, behind: Backends, where: Json) -> Json:
+def creation(request: LoadBalancerRequest, backends: Backends, where: Json) -> Json:
     """The body that makes one; `where` has its name, tags, region and VPC."""
     return {
         **where,
@@ -117,14 +120,14 @@ def creation(request: LoadBalancerRequest, behind: Backends, where: Json) -> Jso
         **request.settings,
         **request.fixed,
         "network": request.network,
-        "network_stack": network_stack(request, behind),
-        **behind.content,
+        "network_stack": network_stack(request, backends),
+        **backends.content,
     }
 
 
-def network_stack(request: LoadBalancerRequest, behind: Backends) -> str:
+def network_stack(request: LoadBalancerRequest, backends: Backends) -> str:
     """Upstream's rule; both families need IPv6 on all Nodes where packets pass through."""
-    lacks_ipv6 = behind.without_ipv6 if request.type == NETWORK else ()
+    lacks_ipv6 = backends.without_ipv6 if request.type == NETWORK else ()
     asked = str(request.fixed.get("network_stack", request.stack))
     if request.network == INTERNAL:
         return IPV4
@@ -132,43 +135,43 @@ def network_stack(request: LoadBalancerRequest, behind: Backends) -> str:
         raise Refused(f"network-stack {DUALSTACK} needs IPv6 on all Nodes: not {named(lacks_ipv6)}")
     if asked:
         return asked
-    has_both = request.type != NETWORK or (behind.names and not lacks_ipv6)
+    has_both = request.type != NETWORK or (backends.names and not lacks_ipv6)
     return DUALSTACK if has_both else IPV4
 
 
-def update(there: Json, changed: Json) -> Json:
+def update(current: Json, changed: Json) -> Json:
     """The body that makes these changes and no others."""
-    kept = {key: there[key] for key in _KEPT if there.get(key) not in (None, "")}
+    kept = {key: current[key] for key in _KEPT if current.get(key) not in (None, "")}
     if "size" in changed:
         kept.pop("size_unit", None)
-    region = text(mapping(there.get("region")).get("slug"))
-    return {**kept, "region": region, "droplet_ids": droplets_of(there), **changed}
+    region = text(mapping(current.get("region")).get("slug"))
+    return {**kept, "region": region, "droplet_ids": droplets_of(current), **changed}
 
 
-def check_fixed(request: LoadBalancerRequest, there: Json) -> None:
+def check_fixed(request: LoadBalancerRequest, current: Json) -> None:
     """Warn of what a load balancer cannot become; raise `Refused` for another type."""
-    kind = text(there.get("type")) or "REGIONAL"
+    kind = text(current.get("type")) or "REGIONAL"
     if request.type != kind:
         raise Refused(
             f"the load balancer is of type {kind}, which cannot be changed after creation; "
             f"recreate the Service to get {request.type}"
         )
     for key in FIXED:
-        asked, seen = request.fixed.get(key), there.get(key)
+        asked, seen = request.fixed.get(key), current.get(key)
         if asked and seen and asked != seen:
             why = f"the load balancer has {seen}, which cannot be changed after creation"
             request.annotations.ignore(key.replace("_", "-"), why)
 
 
-def certificate_of(there: Json) -> str:
+def certificate_of(current: Json) -> str:
     """The certificate of its rules; empty when it has none."""
-    rules = objects(there.get("forwarding_rules"))
-    return next((one for rule in rules if (one := text(rule.get("certificate_id")))), "")
+    rules = objects(current.get("forwarding_rules"))
+    return next((item for rule in rules if (item := text(rule.get("certificate_id")))), "")
 
 
-def droplets_of(there: Json) -> list[int]:
-    listed = there.get("droplet_ids")
-    return [one for one in listed if isinstance(one, int)] if isinstance(listed, list) else []
+def droplets_of(current: Json) -> list[int]:
+    listed = current.get("droplet_ids")
+    return [item for item in listed if isinstance(item, int)] if isinstance(listed, list) else []
 
 
 def named(nodes: Sequence[str]) -> str:
@@ -177,9 +180,9 @@ def named(nodes: Sequence[str]) -> str:
     return ", ".join(nodes[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def completed(there: Json, desired: Json) -> Json:
+def completed(current: Json, desired: Json) -> Json:
     """What counts of a record; what it leaves out is a default, or as desired."""
-    found = {"http_idle_timeout_seconds": DEFAULT_IDLE_TIMEOUT, **there}
+    found = {"http_idle_timeout_seconds": DEFAULT_IDLE_TIMEOUT, **current}
     if not found.get("size") and SIZES.get(desired.get("size", "")) == found.get("size_unit"):
         found["size"] = desired.get("size")
     rules = objects(found.get("forwarding_rules"))

@@ -53,7 +53,7 @@ class LoadBalancerRequest:
             return (Ingress(hostname=self.hostname),)
         mode = IpMode.PROXY if self.settings.get("enable_proxy_protocol") else None
         addresses = (text(record.get("ip")), text(record.get("ipv6")))
-        return tuple(Ingress(ip=one, ip_mode=mode) for one in addresses if one)
+        return tuple(Ingress(ip=address, ip_mode=mode) for address in addresses if address)
 
 
 def read_request(
@@ -149,7 +149,7 @@ def _sticky_sessions(read: Annotations) -> Json:
 def _firewall(service: Service, read: Annotations) -> Json:
     """Source ranges win over rules to allow."""
     ranges, listed = service.source_ranges(), service.spec.get("loadBalancerSourceRanges")
-    allow = sorted(f"cidr:{one}" for one in ranges) if listed or ranges != {EVERYBODY} else []
+    allow = sorted(f"cidr:{item}" for item in ranges) if listed or ranges != {EVERYBODY} else []
     if allow and read.has("allow-rules"):
         read.ignore("allow-rules", "the Service has source ranges")
     allow = allow or sorted(read.rules("allow-rules"))

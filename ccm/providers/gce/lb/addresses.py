@@ -31,11 +31,11 @@ def requested_ip(observed: Observed, names: Names, request: BalancerRequest, tie
     ip, rule = request.requested_ip, observed.get(RULE, names.balancer) or {}
     if not ip or rule.get("IPAddress") == ip:
         return ip
-    rules = [one for one in observed.all(RULE) if one.get("IPAddress") == ip]
-    if any(one.get("name") != names.balancer for one in rules):
+    rules = [item for item in observed.all(RULE) if item.get("IPAddress") == ip]
+    if any(item.get("name") != names.balancer for item in rules):
         raise Refused(f"loadBalancerIP {ip} is in use by another load balancer")
-    reserved = [one for one in observed.all(ADDRESS) if one.get("address") == ip]
-    if any(SERVICE_KEY in described(one) and not names.is_own(one) for one in reserved):
+    reserved = [item for item in observed.all(ADDRESS) if item.get("address") == ip]
+    if any(SERVICE_KEY in described(item) and not names.is_own(item) for item in reserved):
         raise Refused(f"loadBalancerIP {ip} belongs to another Service")
     if request.is_internal and not reserved:
         return ip  # of the subnetwork, which Google checks
@@ -51,4 +51,4 @@ def requested_ip(observed: Observed, names: Names, request: BalancerRequest, tie
 
 def is_reserved(observed: Observed, ip: str) -> bool:
     """Whether the address stays while there is no rule."""
-    return bool(ip) and any(one.get("address") == ip for one in observed.all(ADDRESS))
+    return bool(ip) and any(item.get("address") == ip for item in observed.all(ADDRESS))

@@ -41,8 +41,8 @@ class TargetPools:
 
     def must_be_replaced(self, request: BalancerRequest, record: Json | None) -> bool:
         """The affinity of a pool cannot be changed."""
-        there = text((record or {}).get("sessionAffinity")) or request.affinity
-        return there != request.affinity
+        current = text((record or {}).get("sessionAffinity")) or request.affinity
+        return current != request.affinity
 
     async def ensure(
         self,
@@ -60,16 +60,16 @@ class TargetPools:
                 "description": names.marked_description,
                 "sessionAffinity": request.affinity,
                 "healthChecks": [self._api.url_of(check)],
-                "instances": [self._api.url_of(one) for one in paths[:MAX_NEW]],
+                "instances": [self._api.url_of(path) for path in paths[:MAX_NEW]],
             }
             await self._parts.create(place, POOL, made)
             await self._add(place, names.balancer, paths[MAX_NEW:])
             return
         checks = [path_of_url(url, place.project) for url in record.get("healthChecks", ())]
         body: Json
-        for one in checks:
-            if one != check:
-                body = {"healthChecks": [{"healthCheck": self._api.url_of(one)}]}
+        for item in checks:
+            if item != check:
+                body = {"healthChecks": [{"healthCheck": self._api.url_of(item)}]}
                 await self._parts.call(place, POOL, names.balancer, "removeHealthCheck", body)
         if check not in checks:
             body = {"healthChecks": [{"healthCheck": self._api.url_of(check)}]}
@@ -79,9 +79,9 @@ class TargetPools:
     async def set_instances(self, place: Place, record: Json, paths: Collection[str]) -> None:
         """One change for those that come, one for those that go."""
         name = text(record.get("name"))
-        there = {path_of_url(text(url), place.project) for url in record.get("instances", ())}
-        await self._add(place, name, sorted({*paths} - there))
-        for some in batches(sorted(there - {*paths}), MAX_ADDED):
+        current = {path_of_url(text(url), place.project) for url in record.get("instances", ())}
+        await self._add(place, name, sorted({*paths} - current))
+        for some in batches(sorted(current - {*paths}), MAX_ADDED):
             await self._parts.call(place, POOL, name, "removeInstance", self._references(some))
 
     async def _add(self, place: Place, name: str, paths: Sequence[str]) -> None:
@@ -147,12 +147,12 @@ class BackendServices:
         self, place: Place, names: Names, paths: Sequence[str], record: Json | None
     ) -> list[Json]:
         """A group that is there already keeps what else was set for it."""
-        there = {
-            path_of_url(text(one.get("group")), place.project): one
-            for one in (record or {}).get("backends", ())
+        current = {
+            path_of_url(text(item.get("group")), place.project): item
+            for item in (record or {}).get("backends", ())
         }
         groups = [f"{zone}/instanceGroups/{names.group}" for zone in by_zone(paths)]
-        return [there.get(path) or {"group": self._api.url_of(path)} for path in groups]
+        return [current.get(path) or {"group": self._api.url_of(path)} for path in groups]
 
     # Groups, which all internal load balancers share
 
@@ -198,7 +198,7 @@ class BackendServices:
         if not paths:
             return
         path = f"{zone}/instanceGroups/{names.group}/{verb}"
-        body = {"instances": [{"instance": self._api.url_of(one)} for one in sorted(paths)]}
+        body = {"instances": [{"instance": self._api.url_of(item)} for item in sorted(paths)]}
         try:
             await self._api.change(f"instanceGroups.{verb}", "POST", path, body)
         except NotFound as gone:
@@ -206,7 +206,7 @@ class BackendServices:
 
     async def _members(self, place: Place, zone: str, names: Names) -> set[str]:
         listed = await self._api.members(f"{zone}/instanceGroups/{names.group}")
-        return {path_of_url(text(one.get("instance")), place.project) for one in listed}
+        return {path_of_url(text(item.get("instance")), place.project) for item in listed}
 
     async def _groups(self, names: Names) -> set[str]:
         """The zones, as paths, that have the group."""
@@ -215,7 +215,7 @@ class BackendServices:
         return {
             f"projects/{place.project}/{scope}"
             for scope, records in listed.records.items()
-            if any(one.get("name") == names.group for one in records)
+            if any(record.get("name") == names.group for record in records)
         }
 
     async def delete_groups(self, names: Names) -> None:

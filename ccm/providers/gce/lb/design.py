@@ -115,11 +115,11 @@ def changes(desired: Json, record: Json) -> Json:
             urls = value if isinstance(value, list) else [value]
             return [path_of_url(text(url), "") for url in urls if url]
         if key == "backends":
-            return [path_of_url(text(one.get("group")), "") for one in objects(value)]
+            return [path_of_url(text(item.get("group")), "") for item in objects(value)]
         if key == "allowed":
             return [
-                {"IPProtocol": one.get("IPProtocol"), "ports": one.get("ports")}
-                for one in value or ()
+                {"IPProtocol": item.get("IPProtocol"), "ports": item.get("ports")}
+                for item in value or ()
             ]
         if key == "httpHealthCheck":
             return {name: mapping(value).get(name) for name in ("port", "requestPath")}

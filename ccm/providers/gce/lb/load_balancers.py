@@ -202,9 +202,9 @@ class GceLoadBalancers:
         pool = work.own(POOL)
         must_replace_pool = pool is not None and self._pools.must_be_replaced(request, pool)
         wanted = addresses.requested_ip(work.observed, names, request, tier)
-        there = text(rule.get("IPAddress") if rule else (address or {}).get("address"))
+        current = text(rule.get("IPAddress") if rule else (address or {}).get("address"))
         backend = self._api.url_of(self._backend(work, request))
-        desired = design.rule(names, request, place, wanted or there, tier, backend)
+        desired = design.rule(names, request, place, wanted or current, tier, backend)
         is_right = (
             bool(rule) and not must_replace_pool and design.is_rule_right(desired, rule or {})
         )
@@ -267,8 +267,8 @@ class GceLoadBalancers:
         check, kind = design.health_check(names, request), _check_kind(request.is_internal)
 
         async def ensure(kind: Kind, desired: Json) -> None:
-            there = observed.get(kind, desired["name"])
-            await self._parts.ensure(place, kind, desired, there, request.warnings)
+            current = observed.get(kind, desired["name"])
+            await self._parts.ensure(place, kind, desired, current, request.warnings)
 
         async def ensure_check() -> None:
             async with self._shared:
@@ -324,7 +324,7 @@ class GceLoadBalancers:
         backends += [(SERVICE, used)] if used != names.balancer else []
         firewalls = [names.firewall, *(names.check_firewall(True, kind) for kind in (False, True))]
         checks = [(HTTP_CHECK, names.balancer), (CHECK, names.balancer)]
-        for kind, name in (*backends, *checks, *((FIREWALL, one) for one in firewalls)):
+        for kind, name in (*backends, *checks, *((FIREWALL, item) for item in firewalls)):
             if work.observed.get(kind, name):
                 await self._parts.delete(place, kind, name)
         await self._delete_shared(work, HTTP_CHECK)

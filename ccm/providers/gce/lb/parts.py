@@ -40,7 +40,7 @@ class Parts:
         reads = (self._api.list(f"{kind.methods}.list", self._path(place, kind)) for kind in KINDS)
         lists = await together(*reads)
         return {
-            kind: {text(one.get("name")): one for one in listed}
+            kind: {text(item.get("name")): item for item in listed}
             for kind, listed in zip(KINDS, lists, strict=True)
         }
 

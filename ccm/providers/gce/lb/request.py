@@ -91,7 +91,7 @@ def read_request(service: Service, place: Place) -> BalancerRequest:
     ports = sorted({int(str(port.get("port"))) for port in service.ports})
     if service.ip_families[0] == "IPv6":
         raise Refused("load balancers of this provider have IPv4: make it the first IP family")
-    ranges = frozenset(one for one in service.source_ranges() if one.version == 4)
+    ranges = frozenset(item for item in service.source_ranges() if item.version == 4)
     if not ranges:
         raise Refused("no source range is of IPv4, which load balancers of this provider have")
     tier, internal = text(service.annotations.get(TIER)), is_internal(service)

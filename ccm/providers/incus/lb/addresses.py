@@ -30,7 +30,7 @@ class Pools:
         if not self._section.address_range and time.monotonic() > self._read_at + RANGES_TTL:
             self._ranges, self._read_at = await self._allowed(), time.monotonic()
         version = 4 if family == IPV4 else 6
-        return [one for one in self._ranges if one.version == version]
+        return [item for item in self._ranges if item.version == version]
 
     async def _allowed(self) -> Sequence[Network]:
         section = self._section

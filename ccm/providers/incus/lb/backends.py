@@ -35,9 +35,9 @@ class Candidates:
     def of_family(self, family: str) -> list[Backend]:
         """One for each instance, by its first address."""
         found: dict[str, Backend] = {}
-        for one in self.backends:
-            if family_of(one.address) == family:
-                found.setdefault(one.instance, one)
+        for backend in self.backends:
+            if family_of(backend.address) == family:
+                found.setdefault(backend.instance, backend)
         return sorted(found.values())
 
 
@@ -61,20 +61,20 @@ class BackendReader:
         if lost:
             reasons = listed.incomplete_reasons or await self._inventory.incomplete_reasons()
             verify_complete(reasons, "which instances there are")
-        there = [one for one in found.values() if one]
-        shared = {one for one in {each.project for each in there} if await self._shares(one)}
-        nics = [(one, self._nics(one) if one.project in shared else []) for one in there]
+        current = [item for item in found.values() if item]
+        shared = {item for item in {each.project for each in current} if await self._shares(item)}
+        nics = [(item, self._nics(item) if item.project in shared else []) for item in current]
         return Candidates(
             [
-                Backend(self._name(one), address)
-                for one, own in nics
-                if not one.is_stopped  # OVN refuses those
-                for address in self._addresses(one, own)
+                Backend(self._name(item), address)
+                for item, own in nics
+                if not item.is_stopped  # OVN refuses those
+                for address in self._addresses(item, own)
             ],
             [
                 *_reported(lost, f"have no instance of their own in {self._api.name or 'Incus'}"),
                 *_reported(
-                    (one.name for one, own in nics if not own),
+                    (item.name for item, own in nics if not own),
                     f"are not in network {self._section.network}",
                     "instances",
                 ),
@@ -88,8 +88,8 @@ class BackendReader:
         path = path_of("networks", self._section.network)
         network = await self._api.get("GetNetwork", path, project=self._section.project)
         config = mapping(mapping(network).get("config"))
-        found = [read_network(text(config.get(f"{one}.address"))) for one in ("ipv4", "ipv6")]
-        self._subnets = [one for one in found if one]
+        found = [read_network(text(config.get(f"{item}.address"))) for item in ("ipv4", "ipv6")]
+        self._subnets = [item for item in found if item]
         return await self._inventory.read(recursion=2)
 
     async def _shares(self, project: str) -> bool:
@@ -111,15 +111,15 @@ class BackendReader:
 
     def _nics(self, instance: ListedInstance) -> list[Nic]:
         network = self._section.network
-        return [one for one in instance.nics(network) if one.network == network]
+        return [item for item in instance.nics(network) if item.network == network]
 
     def _addresses(self, instance: ListedInstance, nics: Sequence[Nic]) -> list[str]:
         """Those first that the guest cannot change."""
-        given = [one for nic in nics for one in instance.given_to(nic)]
+        given = [item for nic in nics for item in instance.given_to(nic)]
         if self._section.mode != FORWARD or not nics:
             return given
         found = [*given, *instance.guest_addresses(self._section.network)]
-        return [one for one in found if any(ip_address(one) in net for net in self._subnets)]
+        return [item for item in found if any(ip_address(item) in net for net in self._subnets)]
 
 
 def _reported(names: Iterable[str], why: str, noun: str = "nodes") -> list[str]:

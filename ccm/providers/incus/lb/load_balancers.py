@@ -74,7 +74,9 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
 
     def own(self, service: Service, records: Sequence[Json]) -> Sequence[Json]:
         cluster, uid = self._cluster, service.uid
-        own = {address_of(one): one for one in records if plan.is_marked(one, cluster, uid)}
+        own = {
+            address_of(record): record for record in records if plan.is_marked(record, cluster, uid)
+        }
         counts = Counter(map(address_of, records))
         if twice := sorted(address for address in own if counts[address] > 1):
             raise CloudError(
@@ -103,13 +105,13 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         mode, listeners = self._section.mode, request.listeners
         candidates = await self._backends.read(nodes)
         request.warnings.extend(candidates.warnings)
-        by_address = {address_of(one): one for one in own}
+        by_address = {address_of(item): item for item in own}
         desired = list[Desired]()
         for family in request.families:
-            there = by_address.get(choose(request, family, by_address))
+            current = by_address.get(choose(request, family, by_address))
             backends = candidates.of_family(family)
-            content = plan.body(mode, request.config, listeners, backends, there)
-            desired.append(Desired(there, content, family))
+            content = plan.body(mode, request.config, listeners, backends, current)
+            desired.append(Desired(current, content, family))
         return desired
 
     async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
@@ -124,9 +126,11 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         """Incus answers once it is done."""
 
     def balancer(self, request: BalancerRequest, records: Sequence[Json]) -> Balancer:
-        by_address = {address_of(one): one for one in records}
-        kept = [one for family in request.families if (one := choose(request, family, by_address))]
-        ingress = tuple(Ingress(ip=one, ip_mode=IpMode.VIP) for one in kept or by_address)
+        by_address = {address_of(record): record for record in records}
+        kept = [
+            item for family in request.families if (item := choose(request, family, by_address))
+        ]
+        ingress = tuple(Ingress(ip=item, ip_mode=IpMode.VIP) for item in kept or by_address)
         name = Service({"metadata": {"uid": request.uid}}).default_balancer_name
         return Balancer(name, ingress, tuple(request.warnings))
 
@@ -140,7 +144,7 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
                 return None
             if wanted and not is_usable(wanted, pools):
                 raise Refused(f"address {wanted} is in none of the ranges: {names(pools)}")
-            taken = {address_of(one) for one in await self.shared_list()}
+            taken = {address_of(item) for item in await self.shared_list()}
             candidates = list(islice(candidates_for(request, family, pools, taken), MAX_TRIES))
             for address in candidates:
                 record = {"listen_address": address, **desired.content}
@@ -177,11 +181,11 @@ def choose(request: BalancerRequest, family: str, own: Mapping[str, Json]) -> st
     The one of the address that is asked for, that is published, or any: two are there when an
     answer was lost.
     """
-    there = sorted(address for address in own if family_of(address) == family)
+    current = sorted(address for address in own if family_of(address) == family)
     if wanted := request.addresses.get(family):
-        return wanted if wanted in there else ""
+        return wanted if wanted in current else ""
     published = request.published.get(family)
-    return published if published in there else next(iter(there), "")
+    return published if published in current else next(iter(current), "")
 
 
 def candidates_for(

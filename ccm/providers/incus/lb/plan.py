@@ -44,10 +44,10 @@ def body(
     config: Mapping[str, str],
     listeners: Sequence[Listener],
     backends: Sequence[Backend],
-    there: Json | None = None,
+    current: Json | None = None,
 ) -> Json:
     """The record with our `config`; what else someone has configured in the one there stays."""
-    now = there or {}
+    now = current or {}
     others = {
         key: value
         for key, value in config_of(now).items()
@@ -65,12 +65,12 @@ def body(
 
 
 def with_backends(
-    mode: str, there: Json, listeners: Sequence[Listener], backends: Sequence[Backend]
+    mode: str, current: Json, listeners: Sequence[Listener], backends: Sequence[Backend]
 ) -> Json:
     """The record that is there with other backends."""
-    config = {k: v for k, v in config_of(there).items() if k.startswith((OURS, CHECKS))}
-    changed = body(mode, config, listeners, backends, there)
-    return changed | {"description": text(there.get("description"))}
+    config = {k: v for k, v in config_of(current).items() if k.startswith((OURS, CHECKS))}
+    changed = body(mode, config, listeners, backends, current)
+    return changed | {"description": text(current.get("description"))}
 
 
 def backend_name(backend: Backend, port: int) -> str:
@@ -78,19 +78,19 @@ def backend_name(backend: Backend, port: int) -> str:
     return f"{backend.instance}-{port}"
 
 
-def choose(uid: str, backends: Sequence[Backend], there: Json) -> Backend | None:
+def choose(uid: str, backends: Sequence[Backend], current: Json) -> Backend | None:
     """The one behind a forward: the one that is there already, or any, the same for one Service."""
-    now = {text(port.get("target_address")) for port in objects(there.get("ports"))}
-    kept = [one for one in backends if one.address in now]
+    now = {text(port.get("target_address")) for port in objects(current.get("ports"))}
+    kept = [backend for backend in backends if backend.address in now]
 
-    def weight(one: Backend) -> bytes:
-        return hashlib.sha256(f"{uid} {one.instance}".encode()).digest()
+    def weight(item: Backend) -> bytes:
+        return hashlib.sha256(f"{uid} {item.instance}".encode()).digest()
 
     return max(kept or backends, key=weight, default=None)
 
 
 def _balanced(listeners: Sequence[Listener], backends: Sequence[Backend]) -> dict[str, list[Json]]:
-    node_ports = sorted({one.node_port for one in listeners})
+    node_ports = sorted({listener.node_port for listener in listeners})
     targets = [
         {
             "name": backend_name(backend, port),
@@ -104,11 +104,11 @@ def _balanced(listeners: Sequence[Listener], backends: Sequence[Backend]) -> dic
     ports = [
         {
             "description": "",
-            "protocol": one.protocol,
-            "listen_port": str(one.port),
-            "target_backend": [backend_name(to, one.node_port) for to in backends],
+            "protocol": listener.protocol,
+            "listen_port": str(listener.port),
+            "target_backend": [backend_name(to, listener.node_port) for to in backends],
         }
-        for one in sorted(listeners)
+        for listener in sorted(listeners)
         if backends  # a port without any is refused
     ]
     return {"backends": targets, "ports": ports}
@@ -118,20 +118,20 @@ def _forwarded(listeners: Sequence[Listener], target: Backend | None) -> list[Js
     return [
         {
             "description": "",
-            "protocol": one.protocol,
-            "listen_port": str(one.port),
-            "target_port": str(one.node_port),
+            "protocol": listener.protocol,
+            "listen_port": str(listener.port),
+            "target_port": str(listener.node_port),
             "target_address": target.address,
         }
-        for one in sorted(listeners)
+        for listener in sorted(listeners)
         if target
     ]
 
 
-def _with_others(made: Sequence[Json], there: object) -> list[Json]:
+def _with_others(made: Sequence[Json], current: object) -> list[Json]:
     """With the keys that newer versions have besides, as they are in the ones there."""
-    known = {_identity(one): one for one in objects(there)}
-    return [{**known.get(_identity(one), {}), **one} for one in made]
+    known = {_identity(record): record for record in objects(current)}
+    return [{**known.get(_identity(item), {}), **item} for item in made]
 
 
 def _identity(record: Json) -> tuple[str, ...]:

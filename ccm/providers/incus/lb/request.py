@@ -51,10 +51,10 @@ class BalancerRequest:
 
 def read_request(service: Service, section: BalancerSection, cluster: Cluster) -> BalancerRequest:
     """The request of a Service; raises `Refused` for what Incus cannot do."""
-    families = tuple(one for one in service.ip_families if one in (IPV4, IPV6)) or (IPV4,)
+    families = tuple(family for family in service.ip_families if family in (IPV4, IPV6)) or (IPV4,)
     _check_local(service, section)
     unknown = sorted(a for a in service.annotations if a.startswith(PREFIX) and a not in KNOWN)
-    published = (str(one.get("ip") or "") for one in service.ingress)
+    published = (str(item.get("ip") or "") for item in service.ingress)
     return BalancerRequest(
         uid=service.uid,
         marks=marks_of(service, cluster),
@@ -62,7 +62,7 @@ def read_request(service: Service, section: BalancerSection, cluster: Cluster) -
         families=families,
         needs_all_families=len(families) < 2 or service.requires_ipv6,
         addresses=_addresses(service, families),
-        published={family_of(one): one for one in published if family_of(one)},
+        published={family_of(item): item for item in published if family_of(item)},
         checks={} if section.mode == FORWARD else _checks(service, section),
         warnings=[f"annotation {name} is ignored: it is not known" for name in unknown],
     )
@@ -75,7 +75,9 @@ def marks_of(service: Service, cluster: Cluster) -> dict[str, str]:
 
 def written(listeners: tuple[Listener, ...]) -> str:
     """The listeners as one text, which keeps them while nothing is behind them."""
-    return ",".join(f"{one.protocol}/{one.port}/{one.node_port}" for one in listeners)
+    return ",".join(
+        f"{listener.protocol}/{listener.port}/{listener.node_port}" for listener in listeners
+    )
 
 
 def read_listeners(value: str) -> tuple[Listener, ...]:

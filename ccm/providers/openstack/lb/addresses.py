@@ -43,7 +43,7 @@ class Addresses:
         where |= {"vip_subnet_id": subnets[0].id}
         where |= {"vip_network_id": place.network_id} if place.network_id else {}
         if more := subnets[1:]:
-            where["additional_vips"] = [{"subnet_id": one.id} for one in more]
+            where["additional_vips"] = [{"subnet_id": item.id} for item in more]
         if len(subnets) < len(request.families):
             lacking = request.families[1]
             why = f"network {subnets[0].network_id} has no subnet of {lacking}"
@@ -61,8 +61,8 @@ class Addresses:
         """The addresses that clients use, in the order of the Service's families."""
         vips = _by_family(record)
         if IPV4 in vips:
-            there = await self._floating_ips()
-            attached = floating.attached_to(text(record.get("vip_port_id")), there)
+            current = await self._floating_ips()
+            attached = floating.attached_to(text(record.get("vip_port_id")), current)
             vips[IPV4] = floating.address_of(attached) if attached else vips[IPV4]
         return [vips[family] for family in request.families if family in vips]
 
@@ -85,8 +85,8 @@ class Addresses:
     async def mark(self, names: Names, record: Json) -> None:
         """Mark a floating IP that upstream made, before what leads to it goes."""
         if names.owner_tag not in tags_of(record):
-            there = await self._floating_ips()
-            for call in floating.plan_mark(names, text(record.get("vip_port_id")), there):
+            current = await self._floating_ips()
+            for call in floating.plan_mark(names, text(record.get("vip_port_id")), current):
                 await self._api.make(call)
 
     async def release(self, names: Names, keeps: bool, ports: Collection[str]) -> None:
@@ -97,17 +97,17 @@ class Addresses:
 
     async def _outer_address(self, request: LoadBalancerRequest, record: Json, role: Role) -> str:
         """The address of the floating IP; empty when the virtual IP is the one to publish."""
-        port_id, there = text(record.get("vip_port_id")), await self._floating_ips()
+        port_id, current = text(record.get("vip_port_id")), await self._floating_ips()
         if role is Role.SHARER:
-            return _shared_address(request, record, there)
-        step = next(floating.plan(request, port_id, there), None)
+            return _shared_address(request, record, current)
+        step = next(floating.plan(request, port_id, current), None)
         if isinstance(step, floating.NeedsFloatingIp):
             return await self._create(request, port_id, step.address)
         if isinstance(step, ApiCall):
             answer = await self._api.make(step)
             attached = mapping(answer.get("floatingip"))
         else:
-            attached = floating.attached_to(port_id, there) or {}
+            attached = floating.attached_to(port_id, current) or {}
         return "" if request.is_internal else floating.address_of(attached)
 
     async def _create(self, request: LoadBalancerRequest, port_id: str, address: str) -> str:
@@ -149,9 +149,9 @@ class Addresses:
             return [subnet.id]
         if address or not (place.floating_subnet or place.floating_subnet_tags):
             return [""]
-        there = await self._networks.subnets_of(network_id)
-        chosen = matching_subnets(there, place.floating_subnet, place.floating_subnet_tags)
-        return [one.id for one in chosen]
+        current = await self._networks.subnets_of(network_id)
+        chosen = matching_subnets(current, place.floating_subnet, place.floating_subnet_tags)
+        return [item.id for item in chosen]
 
     async def _floating_ips(self) -> list[Json]:
         """All of the project: which is whose is in them."""
@@ -160,15 +160,15 @@ class Addresses:
 
 
 def _by_family(record: Json) -> dict[str, str]:
-    return {IPV6 if ":" in one else IPV4: one for one in addresses_of(record)}
+    return {IPV6 if ":" in address else IPV4: address for address in addresses_of(record)}
 
 
-def _shared_address(request: LoadBalancerRequest, record: Json, there: Sequence[Json]) -> str:
+def _shared_address(request: LoadBalancerRequest, record: Json, current: Sequence[Json]) -> str:
     """That of someone else's load balancer, which gets no floating IP from this Service.
 
     Else one who shares could open to the world what another keeps inside.
     """
-    attached = floating.attached_to(text(record.get("vip_port_id")), there)
+    attached = floating.attached_to(text(record.get("vip_port_id")), current)
     if attached or request.is_internal:
         return floating.address_of(attached) if attached else ""
     why = (

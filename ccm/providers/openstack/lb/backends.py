@@ -72,7 +72,7 @@ class Backends:
         sources = {backends.subnet_id}
         if {*backends.subnets.values()} - sources:
             sources.add(vip_subnet_id)  # by way of routers
-        cidrs = {str((await self._networks.subnet(one)).cidr) for one in sources - {""}}
+        cidrs = {str((await self._networks.subnet(source)).cidr) for source in sources - {""}}
         ports = [(port.protocol, port.node_port) for _, port in request.ports]
         clients = request.ranges if request.provider == OVN else cidrs  # OVN keeps their addresses
         check_port = request.health_check.port if request.health_check else 0
@@ -99,7 +99,7 @@ def choose(
 ) -> NodeBackends:
     """The Nodes with the labels asked for, a server here and an address, each address once."""
     addresses, servers, subnets = dict[str, str](), dict[str, str](), dict[str, str]()
-    for node in sorted(nodes, key=lambda one: one.name):
+    for node in sorted(nodes, key=lambda item: item.name):
         server = server_id_of(node.provider_id)
         at = fixed.get(server, {})
         address = node_address(node, request.family, at, subnet_id)

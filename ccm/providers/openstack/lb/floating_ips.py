@@ -22,7 +22,14 @@ class NeedsFloatingIp:
 
 def attached_to(port_id: str, floating_ips: Sequence[Json]) -> Json | None:
     """The floating IP of a port."""
-    return next((one for one in floating_ips if port_id and one.get("port_id") == port_id), None)
+    return next(
+        (
+            floating_ip
+            for floating_ip in floating_ips
+            if port_id and floating_ip.get("port_id") == port_id
+        ),
+        None,
+    )
 
 
 def plan(
@@ -45,10 +52,14 @@ def plan(
             sentence = f"spec.loadBalancerIP {request.requested_ip} is ignored: {why}"
             request.annotations.warnings.append(sentence)
         return
-    free = [one for one in floating_ips if not one.get("port_id")]
+    free = [floating_ip for floating_ip in floating_ips if not floating_ip.get("port_id")]
     if request.requested_ip:
         check_may_request(request)
-        found = [one for one in floating_ips if address_of(one) == request.requested_ip]
+        found = [
+            floating_ip
+            for floating_ip in floating_ips
+            if address_of(floating_ip) == request.requested_ip
+        ]
         if found and found[0] not in free:
             raise Refused(f"floating IP {request.requested_ip} is used by another port")
         if found and request.names.is_anothers(found[0]):
@@ -57,7 +68,7 @@ def plan(
                 "description in OpenStack to give it away"
             )
     else:
-        found = [one for one in free if request.names.is_marked(one)]
+        found = [item for item in free if request.names.is_marked(item)]
     yield attach(found[0], port_id) if found else NeedsFloatingIp(request.requested_ip)
 
 
@@ -75,9 +86,11 @@ def plan_release(
     Only those that lead nowhere or to one of its `ports`: one that a person has put to another use
     is that person's.
     """
-    for one in floating_ips:
-        if names.is_marked(one) and (not one.get("port_id") or one["port_id"] in ports):
-            yield release(one)
+    for floating_ip in floating_ips:
+        if names.is_marked(floating_ip) and (
+            not floating_ip.get("port_id") or floating_ip["port_id"] in ports
+        ):
+            yield release(floating_ip)
 
 
 def plan_mark(names: Names, port_id: str, floating_ips: Sequence[Json]) -> Iterator[ApiCall]:

@@ -141,7 +141,8 @@ class OctaviaLoadBalancers:
     async def owned(self) -> Sequence[OwnedBalancer]:
         records = await self._octavia.of_cluster(self._cluster)
         return [
-            OwnedBalancer(text(one.get("name")), at_octavia.service_uid_of(one)) for one in records
+            OwnedBalancer(text(record.get("name")), at_octavia.service_uid_of(record))
+            for record in records
         ]
 
     # Reading
@@ -154,14 +155,14 @@ class OctaviaLoadBalancers:
 
     def _with_families_of(self, record: Json, request: LoadBalancerRequest) -> LoadBalancerRequest:
         """The same for the address families that the load balancer was created with."""
-        service, there = request.annotations.service, at_octavia.families_of(record)
-        if {*families_of(service)} <= {*there} or not there:
+        service, current = request.annotations.service, at_octavia.families_of(record)
+        if {*families_of(service)} <= {*current} or not current:
             return request
-        lacking = ", ".join(sorted({*families_of(service)} - {*there}))
+        lacking = ", ".join(sorted({*families_of(service)} - {*current}))
         why = f"the load balancer was created without {lacking}; recreate the Service to get it"
-        if request.must_be_dual or not {*families_of(service)} & {*there}:
+        if request.must_be_dual or not {*families_of(service)} & {*current}:
             raise Refused(why)
-        kept, request = request.annotations.warnings, self._read(service, there)
+        kept, request = request.annotations.warnings, self._read(service, current)
         return replace(request, annotations=replace(request.annotations, warnings=[*kept, why]))
 
     async def _find(
@@ -224,7 +225,7 @@ class OctaviaLoadBalancers:
         """
         if not self._names(service).needs_proof(record):
             return True
-        published = {text(one.get("ip")) for one in service.ingress} - {""}
+        published = {text(item.get("ip")) for item in service.ingress} - {""}
         return await self._addresses.has_any(record, published)
 
     async def _own(
@@ -236,15 +237,15 @@ class OctaviaLoadBalancers:
         could not see: the one in use stays, and where none certainly is, both do.
         """
         names = request.names
-        owned = [ObservedBalancer(one, Role.OWNER) for one in records if names.owns(one)]
+        owned = [ObservedBalancer(record, Role.OWNER) for record in records if names.owns(record)]
         if len(owned) < 2:
             return next(iter(owned), None)
-        published = {text(one.get("ip")) for one in request.annotations.service.ingress}
+        published = {text(item.get("ip")) for item in request.annotations.service.ingress}
         used = [
-            one
-            for one in owned
+            item
+            for item in owned
             if not names.is_published
-            or published & {*await self._addresses.of(request, one.record)}
+            or published & {*await self._addresses.of(request, item.record)}
         ]
         for other in owned if used and may_leave else ():
             if other is not used[0] and await self._detach_service(names, other):
@@ -256,7 +257,7 @@ class OctaviaLoadBalancers:
         names = self._names(service)
         balancer_id = text(service.annotations.get(PREFIX + BALANCER_ID)).strip()
         records = await self._octavia.by_marks(names)
-        listed = {text(one.get("id")) for one in records}
+        listed = {text(item.get("id")) for item in records}
         if is_id(balancer_id) and balancer_id not in listed:
             record = await self._octavia.by_id(balancer_id)
             is_known = record and (names.role_of(record) is Role.OWNER or names.is_on(record))
@@ -266,7 +267,7 @@ class OctaviaLoadBalancers:
             named = await self._octavia.by_name(names.balancer)
             at_octavia.check_not_others(names, named)
             records = await self._octavia.by_name(names.legacy_balancer)
-        return [ObservedBalancer(one, names.role_of(one)) for one in records]
+        return [ObservedBalancer(item, names.role_of(item)) for item in records]
 
     # Acting
 
@@ -326,9 +327,9 @@ class OctaviaLoadBalancers:
         self, request: LoadBalancerRequest, record: Json, addresses: Sequence[str]
     ) -> Balancer:
         for name, key in FIXED.items():
-            asked, there = request.annotations.text(name), text(record.get(key))
-            if asked and asked != there and not request.balancer_id:
-                why = f"the load balancer has {there or 'none'}, which cannot be changed after"
+            asked, current = request.annotations.text(name), text(record.get(key))
+            if asked and asked != current and not request.balancer_id:
+                why = f"the load balancer has {current or 'none'}, which cannot be changed after"
                 request.annotations.ignore(name, f"{why} creation; recreate the Service")
         warnings = tuple(dict.fromkeys(request.annotations.warnings))
         shown = {PREFIX + ADDRESS: addresses[0]} if addresses else {}
@@ -336,15 +337,15 @@ class OctaviaLoadBalancers:
 
     def _check_share(self, request: LoadBalancerRequest, found: ObservedBalancer) -> None:
         """Raise `Refused` when the Service may not be on a load balancer of another."""
-        there, names = sharers(found.record), request.names
+        current, names = sharers(found.record), request.names
         if found.role is Role.OWNER or names.is_on(found.record):
             return
         name = text(found.record.get("name"))
-        if len(there) >= self._config.max_shared_lb:
+        if len(current) >= self._config.max_shared_lb:
             raise Refused(
-                f"load balancer {name} is shared by {len(there)} Services (max-shared-lb)"
+                f"load balancer {name} is shared by {len(current)} Services (max-shared-lb)"
             )
-        if there and request.is_internal:
+        if current and request.is_internal:
             raise Refused(f"an internal Service cannot share load balancer {name}")
 
     async def _check_error(
@@ -381,7 +382,7 @@ class OctaviaLoadBalancers:
 
     async def _check_deleted(self, uid: str, record: Json) -> None:
         """Return once a load balancer is gone."""
-        if there := await self._octavia.look(text(record.get("id"))):
-            self._octavia.waiting.check(there)
+        if current := await self._octavia.look(text(record.get("id"))):
+            self._octavia.waiting.check(current)
             del self._deleting[uid]
             raise CloudError(f"load balancer {record.get('id')} could not be deleted: see Octavia")

@@ -40,7 +40,7 @@ class CachedMembers:
         """The first pool that has not the members it is to have, and those."""
         listed = self.members or {}
         ports = {
-            pool_id: port or min((one.port for one in listed.get(pool_id, ())), default=0)
+            pool_id: port or min((item.port for item in listed.get(pool_id, ())), default=0)
             for pool_id, port in self.ports.items()
         }
         wanted = {pool_id: backends.members(request, port) for pool_id, port in ports.items()}
@@ -71,15 +71,15 @@ class MemberUpdates:
         """Keep what is there, or was `sent` by node port when the load balancer was made."""
         by_key = request.node_ports()
         ports = {
-            text(one.get("default_pool_id")): by_key.get(plan.key_of(one), 0)
-            for one in observed.own_listeners(request.names)
-            if one.get("default_pool_id")
+            text(listener.get("default_pool_id")): by_key.get(plan.key_of(listener), 0)
+            for listener in observed.own_listeners(request.names)
+            if listener.get("default_pool_id")
         }
-        there = {
+        current = {
             pool_id: observed.members.get(pool_id) or sent.get(port, frozenset())
             for pool_id, port in ports.items()
         }
-        known = self._known[request.names.uid] = CachedMembers(observed.record, ports, there)
+        known = self._known[request.names.uid] = CachedMembers(observed.record, ports, current)
         return known
 
     async def update(self, request: LoadBalancerRequest, nodes: Sequence[Node]) -> None:
@@ -133,9 +133,9 @@ class MemberUpdates:
             known = self.remember(request, await self._octavia.with_listeners(found), {})
             tree = await self._octavia.tree(known.id) or {}
         self._check(request, tree)
-        there = _pools_in(tree)
-        ports = {pool_id: port for pool_id, port in known.ports.items() if pool_id in there}
-        members = {one: plan.read_members(there[one].get("members")) for one in ports}
+        current = _pools_in(tree)
+        ports = {pool_id: port for pool_id, port in known.ports.items() if pool_id in current}
+        members = {item: plan.read_members(current[item].get("members")) for item in ports}
         known = replace(known, ports=ports, members=members)
         self._known[request.names.uid] = known
         return known
@@ -158,5 +158,7 @@ class MemberUpdates:
 
 
 def _pools_in(tree: Json) -> dict[str, Json]:
-    pools = (pool for one in objects(tree.get("listeners")) for pool in objects(one.get("pools")))
+    pools = (
+        pool for record in objects(tree.get("listeners")) for pool in objects(record.get("pools"))
+    )
     return {text(pool.get("id")): pool for pool in pools}

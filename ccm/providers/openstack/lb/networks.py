@@ -65,7 +65,7 @@ class Networks:
 
         async def read() -> list[Subnet]:
             listed = await list_all(self._api, "subnets", [("network_id", network_id)])
-            return sorted(map(read_subnet, listed), key=lambda one: one.id)
+            return sorted(map(read_subnet, listed), key=lambda item: item.id)
 
         found: list[Subnet] = await self._keep("subnets", network_id, read)
         return found
@@ -75,7 +75,7 @@ class Networks:
 
         async def read() -> list[str]:
             listed = await list_all(self._api, "networks", [("router:external", "True")])
-            return sorted(text(one.get("id")) for one in listed)
+            return sorted(text(item.get("id")) for item in listed)
 
         found: list[str] = await self._keep("networks", "external", read)
         return found
@@ -90,8 +90,10 @@ class Networks:
         if first and (first.family,) == tuple(families):
             return [first]
         network_id = first.network_id if first else place.network_id
-        there = ([first] if first else []) + await self.subnets_of(network_id)
-        found = {family: one for family in families for one in there[::-1] if one.family == family}
+        current = ([first] if first else []) + await self.subnets_of(network_id)
+        found = {
+            family: item for family in families for item in current[::-1] if item.family == family
+        }
         if families[0] not in found:
             raise Refused(f"network {network_id} has no subnet of {families[0]}")
         return [found[family] for family in families if family in found]
@@ -113,7 +115,7 @@ class Networks:
         """
         async with self._reading:  # who comes meanwhile finds what is read
             await self._read_fixed({*servers} - {""})
-        return {server: there for server, (_, there) in self._fixed.items()}
+        return {server: current for server, (_, current) in self._fixed.items()}
 
     async def _read_fixed(self, servers: set[str]) -> None:
         now = time.monotonic()
@@ -121,9 +123,9 @@ class Networks:
         missing = sorted(servers - self._fixed.keys())
         for port in await list_ports(self._api, "device_id", missing, ("device_id", "fixed_ips")):
             server = text(port.get("device_id"))
-            _, there = self._fixed.setdefault(server, (now + FIXED_KEPT, {}))
-            for one in objects(port.get("fixed_ips")):
-                there[text(one.get("ip_address"))] = text(one.get("subnet_id"))
+            _, current = self._fixed.setdefault(server, (now + FIXED_KEPT, {}))
+            for record in objects(port.get("fixed_ips")):
+                current[text(record.get("ip_address"))] = text(record.get("subnet_id"))
 
     async def _keep(self, kind: str, key: str, read: Callable[[], Awaitable[Any]]) -> Any:
         async with self._reading:
@@ -155,8 +157,8 @@ def node_address(node: Node, family: str, fixed: Mapping[str, str], subnet_id: s
         for entry in node.addresses
         if entry.get("type") == wanted
     ]
-    usable = [one for one in listed if one in fixed and (":" in one) is (family == IPV6)]
-    inside = [one for one in usable if fixed[one] == subnet_id]
+    usable = [item for item in listed if item in fixed and (":" in item) is (family == IPV6)]
+    inside = [item for item in usable if fixed[item] == subnet_id]
     return next(iter(inside + usable), "")
 
 
@@ -167,7 +169,11 @@ def matching_subnets(subnets: Iterable[Subnet], pattern: str, tags: str) -> list
     or after `&` all are needed. `!` in front is the contrary.
     """
     has_name, has_tags = _name_test(pattern), _tags_test(tags)
-    return [one for one in subnets if one.family == IPV4 and has_name(one) and has_tags(one)]
+    return [
+        subnet
+        for subnet in subnets
+        if subnet.family == IPV4 and has_name(subnet) and has_tags(subnet)
+    ]
 
 
 def _name_test(pattern: str) -> Callable[[Subnet], bool]:
@@ -180,8 +186,8 @@ def _name_test(pattern: str) -> Callable[[Subnet], bool]:
         )
     try:
         expression = re.compile(body[1:] if body.startswith("~") else translate(body))
-    except re.error as wrong:
-        raise Refused(f"annotation floating-subnet {pattern!r} is not valid: {wrong}") from wrong
+    except re.error as error:
+        raise Refused(f"annotation floating-subnet {pattern!r} is not valid: {error}") from error
     return lambda subnet: bool(expression.fullmatch(subnet.name)) is not is_negated
 
 
@@ -189,6 +195,6 @@ def _tags_test(tags: str) -> Callable[[Subnet], bool]:
     if not tags:
         return lambda _: True
     is_negated, body = tags.startswith("!"), tags.removeprefix("!")
-    wanted = {one.strip() for one in body.removeprefix("&").split(",")}
+    wanted = {item.strip() for item in body.removeprefix("&").split(",")}
     enough = all if body.startswith("&") else any
-    return lambda subnet: enough(one in subnet.tags for one in wanted) is not is_negated
+    return lambda subnet: enough(item in subnet.tags for item in wanted) is not is_negated

@@ -84,7 +84,7 @@ class Octavia:
         self._seen_at, self._seen = self._clock(), {}
         for some in batches(tags, VALUES_PER_CALL):
             listed = await self._find(**{"tags-any": ",".join(some)})
-            self._seen |= {text(one.get("id")): one for one in listed}
+            self._seen |= {text(item.get("id")): item for item in listed}
         self._seen_until = self._clock()
 
     async def by_name(self, name: str) -> list[Json]:
@@ -104,8 +104,10 @@ class Octavia:
         path = f"{ROOT}/loadbalancers"
         query["project_id"] = await self._api.project_id()
         found = await self._api.pages("ListLoadBalancers", LB, path, "loadbalancers", **query)
-        there = [one for one in found if one.get("provisioning_status") != DELETED]
-        return sorted(there, key=lambda one: (text(one.get("created_at")), text(one.get("id"))))
+        current = [item for item in found if item.get("provisioning_status") != DELETED]
+        return sorted(
+            current, key=lambda item: (text(item.get("created_at")), text(item.get("id")))
+        )
 
     # Reading
 
@@ -128,7 +130,7 @@ class Octavia:
         observed = await self.with_listeners(observed)
         query = {"loadbalancer_id": observed.id}
         listed = await self._api.pages("ListPools", LB, f"{ROOT}/pools", "pools", **query)
-        pools = {text(one.get("id")): one for one in listed}
+        pools = {text(item.get("id")): item for item in listed}
         observed = replace(observed, pools=pools)
         members, monitors = dict[str, frozenset[Member]](), dict[str, Json]()
         for listener in observed.own_listeners(names):
@@ -202,13 +204,13 @@ def service_uid_of(record: Json) -> str:
 
 def families_of(record: Json) -> tuple[str, ...]:
     """The IP families of the addresses in a record."""
-    return tuple(IPV6 if ":" in one else IPV4 for one in addresses_of(record))
+    return tuple(IPV6 if ":" in address else IPV4 for address in addresses_of(record))
 
 
 def addresses_of(record: Json) -> list[str]:
     """The virtual IPs in a record, the first one first."""
-    more = [text(one.get("ip_address")) for one in objects(record.get("additional_vips"))]
-    return [one for one in (text(record.get("vip_address")), *more) if one]
+    more = [text(item.get("ip_address")) for item in objects(record.get("additional_vips"))]
+    return [item for item in (text(record.get("vip_address")), *more) if item]
 
 
 def check_not_others(names: Names, records: Collection[Json]) -> None:
@@ -217,11 +219,12 @@ def check_not_others(names: Names, records: Collection[Json]) -> None:
     One that a former Service of the name has left to others is none of them, nor is one of another
     cluster of the same name.
     """
-    for one in records:
-        if names.is_left_behind(one) or names.is_of_another_cluster(one):
+    for record in records:
+        if names.is_left_behind(record) or names.is_of_another_cluster(record):
             continue
         raise Refused(
-            f"load balancer {names.balancer} ({one.get('id')}) carries no mark of this Service: it "
-            "is not touched. Annotate the Service with loadbalancer.openstack.org/load-balancer-id "
-            "if it is the Service's; give each cluster its own --cluster-name if it is another's"
+            f"load balancer {names.balancer} ({record.get('id')}) carries no mark of this Service: "
+            "it is not touched. If it is the Service's, annotate that with "
+            "loadbalancer.openstack.org/load-balancer-id; give each cluster its own --cluster-name "
+            "if it is another's"
         )

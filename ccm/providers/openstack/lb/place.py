@@ -60,11 +60,11 @@ def _floating_subnet(
         floating_subnet=read.text("floating-subnet"),
         floating_subnet_tags=read.text("floating-subnet-tags"),
     )
-    for one in (chosen, annotated, config):
-        if one.floating_subnet_id:
-            return one.floating_subnet_id, "", ""
-        if one.floating_subnet or one.floating_subnet_tags:
-            return "", one.floating_subnet, one.floating_subnet_tags
+    for item in (chosen, annotated, config):
+        if item.floating_subnet_id:
+            return item.floating_subnet_id, "", ""
+        if item.floating_subnet or item.floating_subnet_tags:
+            return "", item.floating_subnet, item.floating_subnet_tags
     return "", "", ""
 
 

@@ -43,7 +43,9 @@ class ObservedBalancer:
     def own_listeners(self, names: Names) -> list[Json]:
         """Those that are the Service's."""
         aliases = {text(self.record.get("name"))}
-        return [one for one in self.listeners if names.listens(one, self.role, aliases)]
+        return [
+            listener for listener in self.listeners if names.listens(listener, self.role, aliases)
+        ]
 
 
 def plan(
@@ -59,9 +61,9 @@ def plan(
     for listener in ours:
         if key_of(listener) not in wanted:
             yield from _listener_deletion(listener, observed)
-    there = {key_of(listener): listener for listener in ours}
-    for one in desired:
-        yield from _plan_listener(names, one, there.get(one.key), observed)
+    current = {key_of(listener): listener for listener in ours}
+    for item in desired:
+        yield from _plan_listener(names, item, current.get(item.key), observed)
     yield from _plan_record(names, observed)
 
 
@@ -75,7 +77,7 @@ def changed_members(
 
 
 def identities(members: Iterable[Member]) -> set[tuple[str, str, int]]:
-    return {(one.name, one.address, one.port) for one in members}
+    return {(member.name, member.address, member.port) for member in members}
 
 
 def plan_deletion(names: Names, observed: ObservedBalancer, is_cascade: bool) -> Iterator[ApiCall]:
@@ -126,7 +128,8 @@ def creation(names: Names, desired: Sequence[Listener], where: Json, is_whole: b
     }
     if is_whole:
         body["listeners"] = [
-            {**_listener_body(names, one), "default_pool": _pool_tree(one.pool)} for one in desired
+            {**_listener_body(names, item), "default_pool": _pool_tree(item.pool)}
+            for item in desired
         ]
     path = f"{ROOT}/loadbalancers"
     return ApiCall("CreateLoadBalancer", "load-balancer", "POST", path, {"loadbalancer": body})
@@ -140,12 +143,16 @@ def _check_ports(
     desired: Sequence[Listener], ours: Sequence[Json], observed: ObservedBalancer
 ) -> None:
     """Raise `Refused` for a port that a listener of someone else takes."""
-    own = {text(one.get("id")) for one in ours}
-    taken = {_socket(*key_of(one)) for one in observed.listeners if text(one.get("id")) not in own}
-    for one in desired:
-        if _socket(*one.key) in taken:
+    own = {text(item.get("id")) for item in ours}
+    taken = {
+        _socket(*key_of(listener))
+        for listener in observed.listeners
+        if text(listener.get("id")) not in own
+    }
+    for item in desired:
+        if _socket(*item.key) in taken:
             name = text(observed.record.get("name"))
-            raise Refused(f"port {one.port} of load balancer {name} is used by another listener")
+            raise Refused(f"port {item.port} of load balancer {name} is used by another listener")
 
 
 def _socket(protocol: str, port: int) -> tuple[str, int]:
@@ -174,52 +181,52 @@ def _balancer_update(observed: ObservedBalancer, changes: Json) -> ApiCall:
 
 
 def _plan_listener(
-    names: Names, desired: Listener, there: Json | None, observed: ObservedBalancer
+    names: Names, desired: Listener, current: Json | None, observed: ObservedBalancer
 ) -> Iterator[ApiCall]:
-    if there is None:
+    if current is None:
         body = {**_listener_body(names, desired), "loadbalancer_id": observed.id}
         yield _create("Listener", body)
         return
-    changes = differing(desired.settings, there)
-    if names.balancer not in tags_of(there) and tags_of(there):
+    changes = differing(desired.settings, current)
+    if names.balancer not in tags_of(current) and tags_of(current):
         aliases = {text(observed.record.get("name"))}
-        changes["tags"] = sorted({*tags_of(there) - aliases, *names.listener_tags})
+        changes["tags"] = sorted({*tags_of(current) - aliases, *names.listener_tags})
     if changes:
-        yield _update("Listener", there, changes)
-    yield from _plan_pool(desired.pool, observed.pool_of(there), there, observed)
+        yield _update("Listener", current, changes)
+    yield from _plan_pool(desired.pool, observed.pool_of(current), current, observed)
 
 
 def _plan_pool(
-    desired: Pool, there: Json | None, listener: Json, observed: ObservedBalancer
+    desired: Pool, current: Json | None, listener: Json, observed: ObservedBalancer
 ) -> Iterator[ApiCall]:
-    if there and there.get("protocol") != desired.protocol:
-        yield _delete("Pool", there)
-        there = None
-    if there is None:
+    if current and current.get("protocol") != desired.protocol:
+        yield _delete("Pool", current)
+        current = None
+    if current is None:
         body = {**_pool_body(desired), "listener_id": listener["id"]}
         yield _create("Pool", body)
         return
-    if changes := differing(desired.settings, there):
-        yield _update("Pool", there, changes)
-    pool_id = text(there.get("id"))
+    if changes := differing(desired.settings, current):
+        yield _update("Pool", current, changes)
+    pool_id = text(current.get("id"))
     if desired.members != observed.members.get(pool_id, frozenset()):
         yield members_update(pool_id, desired.members)
     yield from _plan_monitor(desired.monitor, observed.monitors.get(pool_id), pool_id)
 
 
-def _plan_monitor(desired: Monitor | None, there: Json | None, pool_id: str) -> Iterator[ApiCall]:
-    if there and (desired is None or there.get("type") != desired.type):
-        yield _delete("HealthMonitor", there)
-        there = None
-    if desired and there is None:
+def _plan_monitor(desired: Monitor | None, current: Json | None, pool_id: str) -> Iterator[ApiCall]:
+    if current and (desired is None or current.get("type") != desired.type):
+        yield _delete("HealthMonitor", current)
+        current = None
+    if desired and current is None:
         yield _create("HealthMonitor", {**_monitor_body(desired), "pool_id": pool_id})
-    elif desired and there and (changes := differing(desired.settings, there)):
-        yield _update("HealthMonitor", there, changes)
+    elif desired and current and (changes := differing(desired.settings, current)):
+        yield _update("HealthMonitor", current, changes)
 
 
-def differing(desired: Json, there: Json) -> Json:
+def differing(desired: Json, current: Json) -> Json:
     """The fields of `desired` that a record has otherwise."""
-    return differences(desired, there, _counts)
+    return differences(desired, current, _counts)
 
 
 def _counts(key: str, value: Any) -> Any:
@@ -265,16 +272,16 @@ def _monitor_body(monitor: Monitor) -> Json:
 
 def members_body(members: Iterable[Member]) -> list[Json]:
     """The members as Octavia takes them."""
-    ordered = sorted(members, key=lambda one: (one.name, one.address))
+    ordered = sorted(members, key=lambda item: (item.name, item.address))
     return [
         {
-            "name": one.name,
-            "address": one.address,
-            "protocol_port": one.port,
-            **({"monitor_port": one.monitor_port} if one.monitor_port else {}),
-            **({"subnet_id": one.subnet_id} if one.subnet_id else {}),
+            "name": item.name,
+            "address": item.address,
+            "protocol_port": item.port,
+            **({"monitor_port": item.monitor_port} if item.monitor_port else {}),
+            **({"subnet_id": item.subnet_id} if item.subnet_id else {}),
         }
-        for one in ordered
+        for item in ordered
     ]
 
 
@@ -282,21 +289,21 @@ def read_members(records: Any) -> frozenset[Member]:
     """The members in records; those that are on their way out are none any more."""
     return frozenset(
         Member(
-            text(one.get("name")),
-            text(one.get("address")),
-            int(one.get("protocol_port", 0)),
-            int(one.get("monitor_port") or 0),
+            text(record.get("name")),
+            text(record.get("address")),
+            int(record.get("protocol_port", 0)),
+            int(record.get("monitor_port") or 0),
         )
-        for one in objects(records)
-        if one.get("provisioning_status") != "PENDING_DELETE"
+        for record in objects(records)
+        if record.get("provisioning_status") != "PENDING_DELETE"
     )
 
 
 def members_update(pool_id: str, members: Iterable[Member]) -> ApiCall:
     """The call that gives a pool exactly these members."""
     path, body = f"{ROOT}/pools/{pool_id}/members", {"members": members_body(members)}
-    for one in body["members"]:
-        one.setdefault("monitor_port", None)  # else one that was there would stay
+    for item in body["members"]:
+        item.setdefault("monitor_port", None)  # else one that was there would stay
     return ApiCall(UPDATE_MEMBERS, "load-balancer", "PUT", path, body)
 
 
@@ -305,11 +312,11 @@ def _create(kind: str, body: Json) -> ApiCall:
     return ApiCall(f"Create{kind}", "load-balancer", "POST", path, {kind.lower(): body})
 
 
-def _update(kind: str, there: Json, changes: Json) -> ApiCall:
-    path = f"{ROOT}/{kind.lower()}s/{there['id']}"
+def _update(kind: str, current: Json, changes: Json) -> ApiCall:
+    path = f"{ROOT}/{kind.lower()}s/{current['id']}"
     return ApiCall(f"Update{kind}", "load-balancer", "PUT", path, {kind.lower(): changes})
 
 
-def _delete(kind: str, there: Json) -> ApiCall:
-    path = f"{ROOT}/{kind.lower()}s/{there['id']}"
+def _delete(kind: str, current: Json) -> ApiCall:
+    path = f"{ROOT}/{kind.lower()}s/{current['id']}"
     return ApiCall(f"Delete{kind}", "load-balancer", "DELETE", path)

@@ -121,9 +121,11 @@ class LoadBalancerRequest:
         if self.hostname:
             return (Ingress(hostname=self.hostname),)
         if self.proxy and self.hostname_suffix:
-            return tuple(Ingress(hostname=f"{one}.{self.hostname_suffix}") for one in addresses)
+            return tuple(
+                Ingress(hostname=f"{address}.{self.hostname_suffix}") for address in addresses
+            )
         mode = IpMode.PROXY if self.proxy else IpMode.VIP
-        return tuple(Ingress(ip=one, ip_mode=mode) for one in addresses)
+        return tuple(Ingress(ip=address, ip_mode=mode) for address in addresses)
 
     def node_ports(self) -> dict[tuple[str, int], int]:
         """The node port by protocol and port of the listener."""
@@ -190,7 +192,7 @@ def read_request(
     """
     read = Annotations.of(service)
     asked = families_of(service)
-    families = tuple(one for one in asked if one in families) or families or asked
+    families = tuple(item for item in asked if item in families) or families or asked
     ports = tuple(_ports(service, read))
     proxy = PROXY_PROTOCOLS.get(read.one_of("proxy-protocol", (*PROXY_PROTOCOLS, "false"), "false"))
     forwards = read.boolean("x-forwarded-for")
@@ -245,7 +247,7 @@ def read_request(
 
 def families_of(service: Service) -> tuple[str, ...]:
     """The IP families that a Service asks for."""
-    return tuple(one for one in service.ip_families if one in VERSIONS) or (IPV4,)
+    return tuple(family for family in service.ip_families if family in VERSIONS) or (IPV4,)
 
 
 def _ports(service: Service, read: Annotations) -> Iterator[tuple[int, ServicePort]]:
@@ -269,8 +271,8 @@ def _ranges(service: Service, families: Sequence[str], read: Annotations) -> tup
         everybody = {IPV4: str(EVERYBODY), IPV6: "::/0"}
         return tuple(everybody[family] for family in families)
     versions = {VERSIONS[family] for family in families}
-    usable = sorted(str(one) for one in found if one.version in versions)
-    left_out = sorted(str(one) for one in found if one.version not in versions)
+    usable = sorted(str(item) for item in found if item.version in versions)
+    left_out = sorted(str(item) for item in found if item.version not in versions)
     if not usable:
         raise Refused(f"source ranges {', '.join(left_out)} are not of {', '.join(families)}")
     if left_out:

@@ -43,19 +43,19 @@ class Membership:
 
 def plan_rules(desired: Collection[IngressRule], group: Json) -> Iterator[ApiCall]:
     """Yield what gives a group these rules; it keeps those for what its members send."""
-    there = {
+    current = {
         _read_rule(rule): text(rule.get("id"))
         for rule in objects(group.get("security_group_rules"))
         if rule.get("direction") == "ingress"
     }
-    if missing := sorted(set(desired) - there.keys()):
+    if missing := sorted(set(desired) - current.keys()):
         body = [_rule_body(text(group.get("id")), rule) for rule in missing]
         path = "/security-group-rules"
         yield ApiCall(
             "CreateSecurityGroupRules", "network", "POST", path, {"security_group_rules": body}
         )
-    for rule in sorted(there.keys() - set(desired)):
-        path = f"/security-group-rules/{there[rule]}"
+    for rule in sorted(current.keys() - set(desired)):
+        path = f"/security-group-rules/{current[rule]}"
         yield ApiCall("DeleteSecurityGroupRule", "network", "DELETE", path)
 
 
@@ -66,15 +66,15 @@ def plan_ports(memberships: Sequence[Membership], ports: Iterable[Json]) -> Iter
     """
     for port in ports:
         listed = port.get("security_groups")
-        there = {str(one) for one in listed} if isinstance(listed, list) else set()
-        at = {text(one.get("ip_address")) for one in objects(port.get("fixed_ips"))}
-        wanted = set(there)
-        for one in memberships:
-            wanted.discard(one.group_id)
+        current = {str(item) for item in listed} if isinstance(listed, list) else set()
+        at = {text(record.get("ip_address")) for record in objects(port.get("fixed_ips"))}
+        wanted = set(current)
+        for membership in memberships:
+            wanted.discard(membership.group_id)
             is_secured = port.get("port_security_enabled", True)
-            if is_secured and at & {one.addresses.get(text(port.get("device_id")), "")}:
-                wanted.add(one.group_id)
-        if wanted != there:
+            if is_secured and at & {membership.addresses.get(text(port.get("device_id")), "")}:
+                wanted.add(membership.group_id)
+        if wanted != current:
             body = {"port": {"security_groups": sorted(wanted)}}
             yield ApiCall("UpdatePort", "network", "PUT", f"/ports/{port['id']}", body)
 
@@ -131,8 +131,8 @@ class PortGroups:
 
     async def _ports(self, memberships: Sequence[Membership]) -> dict[str, Json]:
         """Those of the servers, and those that have one of the groups."""
-        servers = sorted({server for one in memberships for server in one.addresses})
-        groups = sorted(one.group_id for one in memberships)
+        servers = sorted({server for membership in memberships for server in membership.addresses})
+        groups = sorted(membership.group_id for membership in memberships)
         found: dict[str, Json] = {}
         for key, values in (("device_id", servers), ("security_groups", groups)):
             found |= _by_id(await list_ports(self._api, key, values, PORT_FIELDS))
@@ -172,14 +172,14 @@ class SecurityGroups:
         """The same for a group from before groups were switched off; a list has them all."""
         if self._stale is None:
             listed = await list_all(self._api, "security-groups", fields=["name"])
-            self._stale = {text(one.get("name")) for one in listed}
+            self._stale = {text(item.get("name")) for item in listed}
         if name in self._stale:
             await self.delete(name)
             self._stale.discard(name)
 
     async def _find(self, name: str) -> list[Json]:
         found = await list_all(self._api, "security-groups", [("name", name)])
-        return sorted(found, key=lambda one: text(one.get("id")))
+        return sorted(found, key=lambda item: text(item.get("id")))
 
     async def _create(self, name: str, description: str) -> Json:
         body = {"security_group": {"name": name, "description": description}}

@@ -66,7 +66,7 @@ class Waiting:
 
     def tags(self) -> Mapping[str, str]:
         """By ID the tags by which a list has them; an unmarked one has none."""
-        return {one: work.tag for one, work in self._work.items() if work.tag}
+        return {item: work.tag for item, work in self._work.items() if work.tag}
 
     def retry_when_done(self, balancer_id: str) -> NoReturn:
         """Raise `RetryAfter` after a call: until it is likely to be done."""
