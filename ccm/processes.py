@@ -50,7 +50,17 @@ def _has_ended(pid: int) -> bool:
 
 def open_files() -> tuple[int, int]:
     """How many file descriptors this process has open, and how many it may have."""
-    return len(os.listdir("/proc/self/fd")), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return len(os.listdir("/proc/self/fd")), open_files_limit()
+
+
+def open_files_limit() -> int:
+    """How many file descriptors this process may have."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def thread_count() -> int:
+    """How many threads this process has, those of libraries included."""
+    return len(os.listdir("/proc/self/task"))
 
 
 def resident_bytes() -> int:

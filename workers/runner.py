@@ -41,7 +41,7 @@ from ccm.kube.events import Event
 from ccm.log import set_verbosity
 from ccm.model.objects import Json
 from ccm.model.status import WorkerReport
-from ccm.processes import resident_bytes
+from ccm.processes import open_files, open_files_limit, resident_bytes, thread_count
 from workers.controller import Controller, ControllerContext, Result
 from workers.queue import ReconcileLog
 from workers.store import Gap
@@ -327,12 +327,12 @@ class Runner:
             "loop_lag": round(max(self._loop_lag, 0.0), 4),
             "tasks": len(asyncio.all_tasks()),
             "cpu_seconds": round(time.process_time(), 3),
-            "rss_bytes": resident_bytes(),
             "kube_writes": self._context.performer.kube.writes,
             "events_waiting": self._context.recorder.waiting,
             "cloud_outage": gate.outage(),
             "cloud_calls": {f"{op} {result}": n for (op, result), n in gate.calls.items()},
         }
+        report.update(_size())
         report.update(cast("WorkerReport", self._controller.status()))
         return report
 
@@ -344,3 +344,17 @@ class Runner:
             log.exception("part of the worker failed")
             self.drain(1.0)
             raise
+
+
+def _size() -> WorkerReport:
+    """What this process has; without a descriptor to read it by, it has all that it may have."""
+    limit = open_files_limit()
+    try:
+        return {
+            "rss_bytes": resident_bytes(),
+            "threads": thread_count(),
+            "open_files": open_files()[0],
+            "open_files_limit": limit,
+        }
+    except OSError:
+        return {"open_files": limit, "open_files_limit": limit}

@@ -4,8 +4,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ccm.decide.backoff import Backoff
+from ccm.model.status import WorkerReport
 
 RESTART = Backoff(first=0.1, most=60.0)
+RENEWAL_INTERVAL = 60.0  # seconds from one renewal of a worker that grew to the next
+MOST_MEMORY, MEMORY_OF_OBJECT = 512 << 20, 32 << 10  # bytes that a worker never needs
+MOST_THREADS = 500
+MOST_OPEN_FILES = 0.75  # of those that it may have
 STEADY_TIME = 10.0  # seconds of running after which earlier deaths are forgotten
 
 
@@ -101,6 +106,23 @@ def next_life(life: Life, event: WorkerEvent, now: float, steady: float = STEADY
 def is_up(life: Life, now: float, steady: float = STEADY_TIME) -> bool:
     """Whether the worker took its configuration, and not just for a moment between two deaths."""
     return life.state not in DOWN_STATES and (not life.deaths or now - life.since >= steady)
+
+
+def why_renew(report: WorkerReport, memory_limit: int) -> str:
+    """What a worker has that it cannot need, as a leak of its provider's; empty when nothing is.
+
+    `memory_limit` is what the operator allows, 0 where that is not said.
+    """
+    limit = memory_limit or MOST_MEMORY + MEMORY_OF_OBJECT * report.get("objects", 0)
+    size, threads = report.get("rss_bytes", 0), report.get("threads", 0)
+    opened, may_open = report.get("open_files", 0), report.get("open_files_limit", 0)
+    if size > limit:
+        return f"{size >> 20} MiB of memory, more than {limit >> 20}"
+    if threads > MOST_THREADS:
+        return f"{threads} threads, more than {MOST_THREADS}"
+    if opened > MOST_OPEN_FILES * may_open:
+        return f"{opened} open files of {may_open}"
+    return ""
 
 
 def restart_delay(life: Life, chance: float) -> float:

@@ -71,6 +71,9 @@ class WorkerReport(TypedDict, total=False):
     tasks: int
     cpu_seconds: float
     rss_bytes: int
+    threads: int
+    open_files: int
+    open_files_limit: int
     kube_writes: int
     events_waiting: int
     cloud_outage: CloudOutage
@@ -94,6 +97,7 @@ class WorkerStatus(WorkerReport):
     successor_pid: int | None
     silent_seconds: float
     faults: list[str]
+    grew: str
 
 
 class Problem(TypedDict):

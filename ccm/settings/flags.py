@@ -369,7 +369,9 @@ class Settings:
         10.0, DURATION_OR_ZERO, "A worker that ran for longer is restarted without back-off."
     )
     worker_memory_limit: int = ours(
-        0, SIZE, "A worker that uses more memory is replaced by a new one; 0 = no limit."
+        0,
+        SIZE,
+        "A worker with more memory is replaced by a new one; 0 = 512 MiB and 32 KiB an object.",
     )
 
     v: int = upstream(

@@ -9,6 +9,8 @@ from ccm.decide.children import Life
 from ccm.model.status import WorkerReport, WorkerStatus
 from ccm.supervisor.starter import Process
 
+GROWTH_SHOWN = 3600.0  # seconds for which the status has that a worker grew too large
+
 
 @dataclass(frozen=True, slots=True)
 class NotReplaced:
@@ -54,6 +56,8 @@ class Child:
     is_leaving: bool = False  # scaled away: it is not started again
     is_joining: bool = False  # scaled up: it must not act, as others still own its keys
     last_faults: list[str] = field(default_factory=list)
+    renewed_at: float = float("-inf")
+    grew: str = ""  # to what, when it was renewed last
 
     def processes(self) -> list[WorkerProcess]:
         """Its running processes, the current one first."""
@@ -76,5 +80,6 @@ class Child:
             "successor_pid": self.successor.handle.pid if self.successor else None,
             "silent_seconds": round(silent, 1),
             "faults": self.last_faults,
+            "grew": self.grew if now - self.renewed_at < GROWTH_SHOWN else "",
             **(self.current.report if self.current else WorkerReport()),
         }

@@ -17,12 +17,14 @@ from ccm.bus.frames import WorkerSpec
 from ccm.bus.in_flight import read_in_flight
 from ccm.decide.children import (
     DOWN_STATES,
+    RENEWAL_INTERVAL,
     Life,
     WorkerEvent,
     WorkerState,
     is_up,
     next_life,
     restart_delay,
+    why_renew,
 )
 from ccm.decide.quarantine import Quarantine
 from ccm.errors import ExitCode
@@ -232,7 +234,7 @@ class Children:
             for child in self:
                 for process in child.processes():
                     self._check_silence(child, process)
-                self._check_size(child)
+                self._check_growth(child, now)
                 self._check_controllers(child)
 
     def _check_silence(self, child: Child, process: WorkerProcess) -> None:
@@ -251,11 +253,13 @@ class Children:
         call_later(KILL_DELAY, process.handle.kill)
         process.heard_at = process.started_at = time.monotonic()
 
-    def _check_size(self, child: Child) -> None:
-        limit = self._settings.worker_memory_limit
-        size = child.current.report.get("rss_bytes", 0) if child.current else 0
-        if limit and size > limit and not child.successor:
-            log.warning("worker grew too large", extra={"worker": child.name, "rss_bytes": size})
+    def _check_growth(self, child: Child, now: float) -> None:
+        """Renew a worker before what its provider leaks ends it, once in a while."""
+        if not child.current or child.successor or now < child.renewed_at + RENEWAL_INTERVAL:
+            return
+        if why := why_renew(child.current.report, self._settings.worker_memory_limit):
+            log.warning("worker grew too large", extra={"worker": child.name, "why": why})
+            child.renewed_at, child.grew = now, why
             self.restart(child)
 
     def _check_controllers(self, child: Child) -> None:

@@ -91,6 +91,7 @@ def find_problems(status: Status, failing_checks: Mapping[str, str] = {}) -> lis
         *_of_deletions(status["deletions"]),
         *budget,
         *_of_quarantine(status["quarantined"]),
+        *_of_growth(status["workers"]),
         *_of_identities(status["identities"]),
     ]
     return sorted(found, key=lambda problem: [*Severity].index(problem.severity))
@@ -288,6 +289,14 @@ def _of_quarantine(controllers: dict[str, dict[str, float]]) -> Iterator[StatusP
         sentence = f"{plural(len(names), 'object')} of {controller} in quarantine"
         page = "alerts.md#ccmkeysquarantined"
         yield _named(Severity.WARNING, "quarantine", sentence, page, _kind(controller), names)
+
+
+def _of_growth(workers: list[WorkerStatus]) -> Iterator[StatusProblem]:
+    for worker in workers:
+        if grew := worker["grew"]:
+            sentence = f"{worker['name']} grew to {grew}, and was replaced: its provider may leak"
+            page = "troubleshooting.md#a-worker-keeps-dying"
+            yield StatusProblem(Severity.WARNING, "workers", sentence, page)
 
 
 def _of_identities(accounts: dict[str, IdentityStatus]) -> Iterator[StatusProblem]:

@@ -4,6 +4,7 @@ import asyncio
 import math
 import os
 import random
+import resource
 import shutil
 import signal
 import statistics
@@ -268,6 +269,57 @@ async def test_a_worker_that_grew_too_large_hands_over(env: Environment) -> None
         await until("it was replaced", lambda: supervisor.is_replaced("node-0", old))
         assert "worker grew too large" in supervisor.tail(100)
         assert "worker died" not in supervisor.log.read_text(), "it was not drained"
+
+
+LEAKS = '''
+"""A provider that keeps memory, threads or files at each read."""
+import os, sys, threading
+from ccm.providers.simulated.provider import SimulatedCloud
+
+def memory(): return bytearray(os.urandom(1 << 20) * 64)
+def threads(): return [threading.Thread(target=threading.Event().wait, daemon=True).start()
+                       for _ in range(200)]
+def files(): return [os.open("/dev/null", os.O_RDONLY) for _ in range(50)]
+
+class Leaks(SimulatedCloud):
+    async def initialize(self, context):
+        await super().initialize(context)
+        describe, kept, leak = self.instances.describe, [], globals()[os.environ["LEAK"]]
+        async def describe_and_keep(nodes):
+            kept.append(leak())
+            return await describe(nodes)
+        self.instances.describe = describe_and_keep
+'''
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [("memory", "MiB of memory"), ("threads", " threads, more than"), ("files", " open files of")],
+)
+async def test_a_provider_that_leaks_is_noticed_and_its_worker_renewed_before_it_hurts(
+    env: Environment, monkeypatch: pytest.MonkeyPatch, what: str, why: str
+) -> None:
+    install(env.directory / "site", monkeypatch, provider="leaks = leaks:Leaks", leaks=LEAKS)
+    monkeypatch.setenv("LEAK", what)
+    names = await env.add_nodes(3)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, limits[1]))
+    try:
+        started = env.supervisor("--cloud-provider=leaks", "--node-status-update-frequency=1s")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    with started as supervisor:
+        old = supervisor.wait_running()["node-0"]["pid"]
+        await until("it has grown", lambda: why in supervisor.workers()["node-0"]["grew"])
+        await until("it is renewed", lambda: supervisor.is_replaced("node-0", old))
+        await env.nodes.until_initialized(3)
+        await env.add_nodes(1, first=4)
+        await env.nodes.until_initialized(4)
+        status = supervisor.status()
+        assert any("its provider may leak" in one["sentence"] for one in status["problems"])
+        assert "worker died" not in supervisor.log.read_text()
+        assert supervisor.end() == 0
+    assert {name for name, _ in await env.warnings()}.isdisjoint(names)
 
 
 def test_status_says_why_a_worker_is_skipped(where: Where) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from ccm.bus.in_flight import InFlightJournal
-from ccm.decide.children import WorkerEvent, WorkerState
+from ccm.decide.children import RENEWAL_INTERVAL, WorkerEvent, WorkerState
 from ccm.errors import ExitCode
 from ccm.settings import Settings
+from ccm.supervisor.child import GROWTH_SHOWN
 from ccm.supervisor.children import (
     CHECK_INTERVAL,
     KILL_DELAY,
@@ -124,6 +126,22 @@ async def test_a_worker_that_grew_too_large_is_replaced_once(
     await checked(world)
     assert bool(child.successor) == is_replaced
     assert spawns.count == 2 + is_replaced
+
+
+async def test_a_worker_that_grows_again_is_replaced_once_a_minute(
+    short_dir: Path, spawns: Spawns
+) -> None:
+    """As when the limit is below what every worker needs."""
+    world = World(short_dir, spawns, replace(Settings(), worker_memory_limit=1))
+    child = world.start(state=WorkerState.RUNNING)
+    assert child.current
+    child.current.report = {"rss_bytes": 2}
+    for waited, is_replaced in ((0.0, True), (0.0, False), (RENEWAL_INTERVAL, True)):
+        child.successor, child.renewed_at = None, child.renewed_at - waited
+        await checked(world)
+        assert bool(child.successor) == is_replaced
+    assert child.describe(time.monotonic())["grew"] == "0 MiB of memory, more than 0"
+    assert child.describe(time.monotonic() + GROWTH_SHOWN)["grew"] == ""
 
 
 async def test_one_byte_is_too_much_without_a_first_report(short_dir: Path, spawns: Spawns) -> None:

@@ -12,7 +12,9 @@ from ccm.decide.children import (
     WorkerState,
     next_life,
     restart_delay,
+    why_renew,
 )
+from ccm.model.status import WorkerReport
 
 ENDS = (WorkerEvent.DIED, WorkerEvent.REFUSED, WorkerEvent.ENDED)
 EVERY_PAIR = [
@@ -40,6 +42,26 @@ def test_an_event_changes_the_state_as_the_table_says_and_in_no_other_way(
 @pytest.mark.parametrize("event", ENDS[:2])
 def test_no_living_worker_outlives_its_process(state: WorkerState, event: WorkerEvent) -> None:
     assert next_life(Life(state), event, 1.0).state in (WorkerState.BACKOFF, WorkerState.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("report", "limit", "why"),
+    [
+        ({}, 0, ""),
+        ({}, 1, ""),
+        ({"rss_bytes": 2 << 20}, 1 << 20, "2 MiB of memory, more than 1"),
+        ({"rss_bytes": 512 << 20}, 0, ""),
+        ({"rss_bytes": 513 << 20}, 0, "513 MiB of memory, more than 512"),
+        ({"rss_bytes": 513 << 20, "objects": 32}, 0, ""),
+        ({"rss_bytes": 513 << 20, "objects": 31}, 0, "513 MiB of memory, more than 512"),
+        ({"threads": 500}, 0, ""),
+        ({"threads": 501}, 0, "501 threads, more than 500"),
+        ({"open_files": 768, "open_files_limit": 1024}, 0, ""),
+        ({"open_files": 769, "open_files_limit": 1024}, 0, "769 open files of 1024"),
+    ],
+)
+def test_what_a_worker_cannot_need_is_a_leak(report: WorkerReport, limit: int, why: str) -> None:
+    assert why_renew(report, limit) == why
 
 
 @given(st.lists(st.sampled_from(WorkerEvent), max_size=30))

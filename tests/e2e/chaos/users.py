@@ -44,8 +44,9 @@ class Users:
             await self._kube.post(SERVICES, body)
 
     async def change(self, name: str, spec: Json) -> None:
-        """Other ports, ranges or traffic policy."""
-        await self._patch(name, {"spec": spec | _ports_in(spec)})
+        """Other ports, ranges or traffic policy; the one before, still going, may not have them."""
+        with unless(422):
+            await self._patch(name, {"spec": spec | _ports_in(spec)})
 
     async def retype(self, name: str, kind: str) -> None:
         """Another type, without what only a balancer has."""

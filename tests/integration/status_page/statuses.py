@@ -75,6 +75,7 @@ def worker(name: str, **changes: Any) -> Json:
         "successor_pid": None,
         "silent_seconds": 0.5,
         "faults": [],
+        "grew": "",
         "queue": {"ready": 0, "later": 0},
         "done": 10,
         "pending": len(changes.get("reasons", ())),
