@@ -200,6 +200,7 @@ class Port:
                     self._on_token(file)
                 case message:
                     self.on_message(message)
+            await asyncio.sleep(0)  # while more has come: heartbeats have their turn
 
     def close(self) -> None:
         """Wait until what was sent has left this process, for `PORT_LINGER` at most."""

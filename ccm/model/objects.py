@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 from typing import Any, ClassVar
 
 Json = dict[str, Any]
@@ -258,6 +259,11 @@ NODE_IDENTITY_PATHS: tuple[FieldPath, ...] = (
 """What distinguishes the Nodes of one machine, which of them is the oldest, and which is on it."""
 
 
+MOST_ENTRIES = 5001
+"""What a tenant or a kubelet may write has no bound but that of etcd, and is read again and again:
+more entries than anyone has a use for are not even carried."""
+
+
 def watched_kind(kind: str) -> str:
     """The kind of the API server's objects behind a projection's."""
     return VIEWS.get(kind, kind)
@@ -284,7 +290,10 @@ def paths_from_json(paths: Iterable[Iterable[Any]]) -> tuple[FieldPath, ...]:
 
 
 def project(raw: Any, paths: Iterable[FieldPath]) -> dict[str, Any]:
-    """The part of `raw` that `paths` select, in its shape; missing stays missing."""
+    """The part of `raw` that `paths` select, in its shape; missing stays missing.
+
+    Of a list or a mapping no more than `MOST_ENTRIES` are kept.
+    """
     return _select(raw, _cut(tuple(paths))) if isinstance(raw, dict) else {}
 
 
@@ -333,12 +342,20 @@ def _select(source: dict[str, Any], cut: _Cut) -> dict[str, Any]:
             continue
         value = source[key]
         if inner is None:
-            result[key] = value
+            result[key] = _bounded(value)
         elif isinstance(value, dict):
             result[key] = _select(value, inner)
         elif isinstance(value, list):
             result[key] = _picked(value, inner)
     return result
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, list):
+        return value[:MOST_ENTRIES]
+    if isinstance(value, dict) and len(value) > MOST_ENTRIES:
+        return dict(islice(value.items(), MOST_ENTRIES))
+    return value
 
 
 def _picked(items: list[Any], cut: _Cut) -> list[Any]:

@@ -194,11 +194,10 @@ def admits_everybody(ranges: frozenset[Network]) -> bool:
 
 
 def _networks(entries: list[str], where: str) -> frozenset[Network]:
-    given = {entry.strip() for entry in entries}
-    if len(given) > MOST_RANGES:
-        raise Refused(f"{where}: {len(given)} networks are given; give {MOST_RANGES} at most")
+    if len(entries) > MOST_RANGES:
+        raise Refused(f"{where}: more than {MOST_RANGES} networks are given")
     try:
-        return frozenset(map(_network, given))
+        return frozenset(map(_network, {entry.strip() for entry in entries}))
     except ValueError as error:
         shown = ",".join(entries)
         raise Refused(

@@ -36,6 +36,7 @@ from ccm.supervisor.children import Children, Hooks
 from ccm.tls import Server
 from tests.support.context import frame
 from tests.support.deadlines import timeout, within
+from tests.support.running import in_background
 from tests.support.waiting import let_run, until
 
 
@@ -95,6 +96,24 @@ async def test_messages_arrive_in_order_in_both_directions(ends: Ends) -> None:
     await until(lambda: len(received) == 500 and len(ends.at_hub) == 501)
     assert [message for _, message in ends.at_hub[1:]] == [Ack(1, seq) for seq in range(500)]
     assert received == [frame(seq) for seq in range(500)]
+
+
+async def test_a_heartbeat_has_its_turn_while_more_and_more_comes(ends: Ends) -> None:
+    beats, seen = 0, list[int]()
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await asyncio.sleep(0)
+            beats += 1
+
+    port = await ends.connected("node-0.1", [])
+    port.on_message = lambda _: seen.append(beats)
+    for seq in range(200):
+        assert ends.hub.send("node-0.1", frame(seq))
+    async with in_background(beat()):
+        await until(lambda: len(seen) == 200)
+    assert len({*seen}) == 200
 
 
 async def test_a_token_and_a_permission_are_taken_by_the_port_itself(ends: Ends) -> None:

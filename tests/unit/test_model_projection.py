@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ccm.model.objects import FieldPath, paths_from_json, project
+from ccm.model.objects import MOST_ENTRIES, FieldPath, paths_from_json, project
+from ccm.model.service import MOST_RANGES
 
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
 PRESSURE = {"type": "MemoryPressure", "status": "False"}
@@ -131,3 +132,16 @@ def test_what_no_path_selects_is_not_in_the_projection(raw: Any) -> None:
     wanted = selected(raw, ("a", "b")) + selected(raw, ("b", ("a", "c"), "b"))
     entries = len(selected(part, ("b", ("a", "c"))))
     assert size(part) <= size(wanted) + entries  # an entry keeps what it was picked by
+
+
+def test_no_more_is_carried_than_anyone_has_a_use_for() -> None:
+    """A megabyte of them is read again with each event of a Node."""
+    texts = [str(number) for number in range(1 << 16)]
+    raw = {
+        "metadata": {"labels": dict.fromkeys(texts)},
+        "spec": {"loadBalancerSourceRanges": texts},
+    }
+    kept = project(raw, [("metadata", "labels"), ("spec", "loadBalancerSourceRanges")])
+    assert kept["spec"]["loadBalancerSourceRanges"] == texts[:MOST_ENTRIES]
+    assert [*kept["metadata"]["labels"]] == texts[:MOST_ENTRIES]
+    assert MOST_ENTRIES > MOST_RANGES  # or what is refused would look like what is not

@@ -9,7 +9,7 @@ from ccm.model.objects import Json
 from ccm.model.service import Service
 from tests.support.cluster import Cluster
 from tests.support.waiting import until
-from workers.service.turns import WRITES_OF_A_NAMESPACE
+from workers.service.turns import TURNS
 
 from .objects import node, service
 from .world import World, running
@@ -26,17 +26,20 @@ def hostile(number: int) -> Service:
 
 
 class SlowCluster(Cluster):
-    """Patches in the namespace `hostile` wait until `opened`."""
+    """Patches in the namespace `hostile` wait until `opened`, and take so many seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 0.0) -> None:
         super().__init__()
         self.opened, self.at_once, self.most = asyncio.Event(), 0, 0
+        self.seconds, self.busy = seconds, 0.0
 
     async def patch(self, path: str, *what: Any, **how: Any) -> Json:
         if "/hostile/" in path:
             self.at_once += 1
             self.most = max(self.most, self.at_once)
             await self.opened.wait()
+            await asyncio.sleep(self.seconds)
+            self.busy += self.seconds
             self.at_once -= 1
         return await super().patch(path, *what, **how)
 
@@ -45,10 +48,21 @@ async def test_slow_writes_of_one_namespace_hold_up_no_other() -> None:
     cluster = SlowCluster()
     w = World(node("n1"), *map(hostile, range(HOSTILE)), cluster=cluster)
     async with running(w, until_rest=False):
-        await until(lambda: cluster.at_once == WRITES_OF_A_NAMESPACE, "some write")
+        await until(lambda: cluster.at_once == TURNS, "some write")
         cluster.put(service())
         await until(lambda: w.service().ingress, "the other one's address")
         cluster.opened.set()
         await w.rest()
-        assert cluster.most == WRITES_OF_A_NAMESPACE
+        assert cluster.most == TURNS
         assert all(w.service(f"hostile/web-{at}").ingress for at in range(HOSTILE))
+
+
+async def test_slow_writes_of_one_namespace_leave_the_api_server_time() -> None:
+    """The turn of one lasts longer than it does itself."""
+    cluster, seconds = SlowCluster(seconds=0.1), asyncio.get_running_loop().time
+    cluster.opened.set()
+    began, w = seconds(), World(node("n1"), *map(hostile, range(HOSTILE)), cluster=cluster)
+    async with running(w, until_rest=False):
+        services = [f"hostile/web-{at}" for at in range(HOSTILE)]
+        await until(lambda: all(w.service(key).ingress for key in services), "all addresses")
+    assert seconds() - began > 2 * cluster.busy / TURNS
