@@ -26,12 +26,34 @@ from ccm.supervisor.https.status_html import ago, duration, until
 WATCH_INTERVAL = 1.0  # seconds
 
 
-@click.command(epilog=example("ccm-supervisor status --watch", "ccm-supervisor status -o json"))
+@click.command(
+    epilog=example(
+        "ccm-supervisor status --watch",
+        "ccm-supervisor status -o json",
+        "ccm-supervisor status --replica https://cp-1:10258 --replica https://cp-2:10258",
+    )
+)
 @click.option("--watch", is_flag=True, help="Show it again every second until Ctrl-C.")
+@click.option("--all-replicas", is_flag=True, help="Show all Pods and who led, through kubectl.")
+@click.option("--replica", "urls", metavar="URL", multiple=True, help="The same of these hosts.")
+@click.option("--replica-ca", metavar="FILE", default="", help="Who signed for them.")
 @output_option("table")
 @runtime_dir_option
-def status(watch: bool, output: str, runtime_dir: str) -> None:
+def status(
+    watch: bool,
+    all_replicas: bool,
+    urls: tuple[str, ...],
+    replica_ca: str,
+    output: str,
+    runtime_dir: str,
+) -> None:
     """Show who leads, the workers, what is pending and why, and the cloud budget."""
+    if all_replicas or urls:
+        from ccm.cli.replicas import LEASE, NAMESPACE, SELECTOR, Cluster, show_replicas
+
+        flags = (f"--namespace={NAMESPACE}",)
+        show_replicas(Cluster(flags, LEASE, SELECTOR), urls, replica_ca)
+        return
     with suppress(KeyboardInterrupt):
         (_watch if watch else _show)(output, lambda: answer_of(runtime_dir, "status"))
 
@@ -86,12 +108,19 @@ def explain(kind: str, name: str, namespace: str, output: str, runtime_dir: str)
     if kind == "service" and "/" not in name:
         name = f"{namespace}/{name}"
     answer = answer_of(runtime_dir, "explain", kind=kind, name=name)
-    if output == "text":
-        say(*_explanation(conform(Explanation, answer)))
-    else:
+    workers = answer["workers"]
+    if output != "text":
         say_document("explain/v1", answer, output)
-    if not any(worker.get("exists") for worker in answer["workers"]):
+    elif any(map(_has_seen, workers)) or not workers:
+        say(*_explanation(conform(Explanation, answer)))
+    if not any(worker.get("exists") for worker in workers):
         fail([f"no worker here knows a {kind} {name!r}"])
+
+
+def _has_seen(worker: Mapping[str, Any]) -> bool:
+    """Whether it knows the object, or decided about it once; one that is silent may."""
+    decided = worker.get("decided_seconds_ago") is not None
+    return worker.get("exists", True) or decided or worker.get("in_flight", False)
 
 
 def _object(kind: str, name: str) -> tuple[str, str]:
@@ -112,7 +141,8 @@ def _object(kind: str, name: str) -> tuple[str, str]:
 def _explanation(answer: Explanation) -> Iterator[str]:
     yield Heading(f"{answer['kind']} {answer['name']}")
     if standby := answer.get("standby"):
-        yield f"  this replica does not act ({standby}); ask the leader for its decisions"
+        yield f"  this replica does not act ({standby}); the decisions are the leader's:"
+        yield f"    kubectl ccm explain {answer['kind']} {answer['name']}"
     if not answer["workers"]:
         yield "  no controller reconciles it: see --controllers"
     for worker in answer["workers"]:

@@ -3,10 +3,11 @@
 import math
 import socket
 import uuid
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from ccm.decide.lease import LeaderElectionRecord
 from ccm.errors import KubernetesError
@@ -14,10 +15,12 @@ from ccm.kube.client import Kube
 from ccm.kube.events import Event, EventRecorder, ObjectRef
 from ccm.model.objects import Json, mapping, text
 from ccm.model.rbac import PolicyRule
+from ccm.model.status import LeaseHolder
 
 _GROUP = "coordination.k8s.io"
 _API_VERSION = f"{_GROUP}/v1"
 
+MAX_HOLDERS = 10  # of whom we know that they led
 COMPONENT = "cloud-controller-manager"  # the source of our Events, as upstream names it
 
 
@@ -54,6 +57,7 @@ class LeaseClient:
     def __post_init__(self) -> None:
         self._raw: Json = {}
         self.annotations: Mapping[str, str] = {}  # as last seen; a Lease recreated has them, too
+        self.holders: deque[LeaseHolder] = deque(maxlen=MAX_HOLDERS)  # seen since the start
         self._collection = f"/apis/{_API_VERSION}/namespaces/{self.namespace}/leases"
         self._recorder = EventRecorder(self.kube.lane(), COMPONENT, self.identity)
 
@@ -135,6 +139,7 @@ class LeaseClient:
         self._raw = raw
         spec, meta = mapping(raw.get("spec")), mapping(raw.get("metadata"))
         self.annotations = mapping(meta.get("annotations"))
+        self._see_holder(spec)
         return LeaderElectionRecord(
             holder=text(spec.get("holderIdentity")),
             duration=float(_number(spec.get("leaseDurationSeconds")) or self.duration),
@@ -142,6 +147,15 @@ class LeaseClient:
             transitions=_number(spec.get("leaseTransitions")),
             version=text(meta.get("resourceVersion")),
         )
+
+    def _see_holder(self, spec: Mapping[str, Any]) -> None:
+        holder: LeaseHolder = {
+            "identity": text(spec.get("holderIdentity")),
+            "since": text(spec.get("acquireTime")),
+            "transitions": _number(spec.get("leaseTransitions")),
+        }
+        if holder["identity"] and holder not in self.holders:
+            self.holders.append(holder)
 
 
 def _number(value: object) -> int:

@@ -117,13 +117,22 @@ class MigrationStatus(TypedDict):
     is_leader: bool
 
 
+class LeaseHolder(TypedDict):
+    """Who held the Lease, and since when; `transitions` counts the holders before."""
+
+    identity: str
+    since: str
+    transitions: int
+
+
 class LeaderStatus(TypedDict):
-    """Whether this replica leads, and for how long it may still act."""
+    """Whether this replica leads, for how long it may still act, and who led since it started."""
 
     identity: str
     is_leader: bool
     seconds_left: float
     decision: str
+    history: list[LeaseHolder]
     migration: NotRequired[MigrationStatus]
 
 

@@ -116,6 +116,7 @@ class Leadership:
             "is_leader": self._main_until > now,
             "seconds_left": round(max(self._main_until - now, 0.0), 1),
             "decision": self.last_decision if self._settings.leader_elect else "not used",
+            "history": [*self._lease.holders],
         }
         if self._migration:
             status["migration"] = {

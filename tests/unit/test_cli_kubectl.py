@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ccm.checks.serving_certificates import SIGNER
 from ccm.cli.kubectl import main
+from ccm.cli.main import main as ccm_supervisor
 from tests.integration.status_page.statuses import HEALTHY, status, with_problems, worker
 
 FAKE = """#!/bin/sh
@@ -22,7 +23,8 @@ case "$*" in
   *" get lease "*) cat {directory}/lease ;;
   *" get pods "*) cat {directory}/pods ;;
   *" exec ccm-b "*"status -o json") echo "container is not running" >&2; exit 1 ;;
-  *"status -o json") cat {directory}/status ;;
+  *"--raw=/statusz --server=https://cp-1:10258"*) echo "connection refused" >&2; exit 1 ;;
+  *"--raw=/statusz"* | *"status -o json") cat {directory}/status ;;
   *" auth whoami "*) echo alice ;;
   *" get csr "*) cat {directory}/requests ;;
   *" get node vm-1 "*) cat {directory}/node ;;
@@ -44,7 +46,9 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     outage = {"cloud_outage": {"seconds": 125, "why": "503 no answer"}}
-    leader = HEALTHY["leader"] | {"is_leader": True}
+    led = [("cp-1_uuid", "yesterday", 3), ("cp-2_uuid", "today", 4)]
+    history = [{"identity": who, "since": when, "transitions": nth} for who, when, nth in led]
+    leader = HEALTHY["leader"] | {"is_leader": True, "history": history}
     facts = with_problems(status(leader=leader, workers=[worker("node-0", **outage)]))
     lease = {"holderIdentity": "cp-2.example_uuid", "leaseTransitions": 4, "acquireTime": "today"}
     pods = [pod("ccm-b", "cp-1"), pod("ccm-a", "cp-2")]
@@ -53,8 +57,20 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+OUTAGE = "critical: Every read of the cloud has failed for 2m5s: 503 no answer."
+
+
 def typed(*words: str) -> Result:
     return CliRunner().invoke(main, [*words])
+
+
+def ours(*words: str) -> Result:
+    """The same command of `ccm-supervisor`."""
+    return CliRunner().invoke(ccm_supervisor, [*words])
+
+
+def read(done: Result) -> list[str]:
+    return [" ".join(line.split()) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -107,15 +123,38 @@ def test_a_freeze_names_the_user_of_the_cluster(kubectl: Path) -> None:
     assert last.endswith("ccm-supervisor deletions freeze --reason=audit --by=alice")
 
 
-def test_all_replicas_are_one_table(kubectl: Path) -> None:
-    done = typed("status", "--all-replicas")
-    first, _, _, leader, other, lease = [line.split() for line in done.stdout.splitlines()]
-    assert " ".join(first) == (
-        "critical: Every read of the cloud has failed for 2m5s: 503 no answer."
-    )
-    assert leader == ["ccm-a", "leader", "1", "cp-2", "1.2.3", "1", "of", "1", "up"]
-    assert " ".join(other).startswith("ccm-b no answer: container is not running - cp-1")
-    assert " ".join(lease).endswith("held by cp-2.example_uuid since today, 4 changes of leader")
+def test_all_replicas_and_who_led_are_one_view(kubectl: Path) -> None:
+    for done in (typed("status", "--all-replicas"), ours("status", "--all-replicas")):
+        assert read(done) == [
+            OUTAGE,
+            "Replicas",
+            "replica role problems node version workers",
+            "ccm-a leader 1 cp-2 1.2.3 1 of 1 up",
+            "ccm-b no answer: container is not running - cp-1 - -",
+            "Leaders, latest first",
+            "leader since changes",
+            "cp-2_uuid today 4",
+            "cp-1_uuid yesterday 3",
+        ]
+
+
+def test_replicas_on_hosts_are_asked_by_https(kubectl: Path) -> None:
+    urls = [f"--replica=https://cp-{number}:10258" for number in (1, 2)]
+    lines = read(ours("status", *urls, "--replica-ca=ca.pem"))
+    assert lines[0] == OUTAGE
+    assert lines[3:5] == [
+        "cp-2 leader 1 cp-2 1.2.3 1 of 1 up",
+        "cp-1 no answer: connection refused - cp-1 - -",
+    ]
+    call = "get --raw=/statusz --server=https://cp-2:10258 --certificate-authority=ca.pem"
+    assert f"--namespace=kube-system {call}" in (kubectl / "calls").read_text().splitlines()
+
+
+def test_without_pods_there_is_a_remedy(kubectl: Path) -> None:
+    (kubectl / "pods").write_text(json.dumps({"items": []}))
+    done = ours("status", "--all-replicas")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.rstrip().endswith("name the replicas on hosts: --replica URL")
 
 
 def test_without_a_leader_among_the_pods_there_is_a_reason(kubectl: Path) -> None:

@@ -175,6 +175,8 @@ class ServiceController:
 
     def details(self, key: str) -> Json:
         service, state = self._service(key), self._state(key)
+        if not service and not state.last_applied:
+            return {"service": "there is none"}
         applied, refusal, backends = state.last_applied, state.refusal, state.current_backends
         current = "being deleted" if service and service.is_being_deleted else "there"
         now = time.monotonic()

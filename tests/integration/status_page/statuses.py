@@ -25,6 +25,7 @@ HEALTHY: Json = {
         "is_leader": True,
         "seconds_left": 8.2,
         "decision": "holds the lease",
+        "history": [],
     },
     "workers": [],
     "quarantined": {},

@@ -1,0 +1,167 @@
+"""All replicas in one view: found as Pods, or named by URL, and asked through kubectl."""
+
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import orjson
+
+from ccm.cli.reporting import fail, say, show
+from ccm.model.conform import conform
+from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.status import LeaseHolder, Status
+
+CONTAINER = "ccm-supervisor"
+NAMESPACE, LEASE = "kube-system", "cloud-controller-manager"
+SELECTOR = "app.kubernetes.io/name=ccm-supervisor"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """How kubectl reaches the cluster, and where the Pods and the Lease are."""
+
+    flags: Sequence[str]
+    lease: str
+    selector: str
+
+    def read(self, *words: str) -> Json:
+        """What `kubectl get` prints; ends the command with its error."""
+        done = self.run("get", *words, "-o", "json")
+        if done.returncode:
+            fail([done.stderr.decode(errors="replace").strip()])
+        return mapping(orjson.loads(done.stdout))  # type: ignore[return-value]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        command = ("kubectl", *self.flags, *words)
+        try:
+            return subprocess.run(command, capture_output=True, check=False)
+        except FileNotFoundError:
+            fail(["kubectl is not on PATH; install it"])
+
+    def exec_words(self, pod: str, *words: str) -> tuple[str, ...]:
+        return ("exec", *words, pod, "-c", CONTAINER, "--", "ccm-supervisor")
+
+    def pods(self) -> list[Json]:
+        """The replicas."""
+        return objects(self.read("pods", "-l", self.selector).get("items"))
+
+    def holder(self) -> str:
+        """Who holds the Lease; empty when it is free."""
+        return text(mapping(self.read("lease", self.lease).get("spec")).get("holderIdentity"))
+
+    def user(self) -> str:
+        """The user of kubectl, as the API server names it; the Pod does not know."""
+        done = self.run("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+        return done.stdout.decode(errors="replace").strip() or "a user of kubectl"
+
+    def leader(self) -> str:
+        """The name of the leader's Pod; ends the command without one."""
+        holder, pods = self.holder(), self.pods()
+        found = [name_of(pod) for pod in pods if is_held_by(pod, holder)]
+        if not found:
+            where = f"Lease {self.lease} is held by {holder!r}" if holder else "no replica leads"
+            fail([f"{where}, and none of {len(pods)} Pods with {self.selector} is that replica"])
+        return found[0]
+
+
+def name_of(pod: Json) -> str:
+    return text(mapping(pod.get("metadata")).get("name"))
+
+
+def is_held_by(pod: Json, holder: str) -> bool:
+    """An identity is a host name and a random part; in the host's network, that of the node."""
+    host = holder.rpartition("_")[0]
+    names = (name_of(pod), text(mapping(pod.get("spec")).get("nodeName")))
+    return bool(host) and host.partition(".")[0] in {name.partition(".")[0] for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A process on a host or in a Pod, and what kubectl does to read its status."""
+
+    name: str
+    node: str
+    words: Sequence[str]
+
+    def status(self, cluster: Cluster) -> Status | str:
+        """Its status, or why there is none."""
+        done = cluster.run(*self.words)
+        if done.returncode:
+            return done.stderr.decode(errors="replace").strip()
+        return conform(Status, orjson.loads(done.stdout))
+
+
+def show_replicas(cluster: Cluster, urls: Sequence[str] = (), authority: str = "") -> None:
+    """One row a replica, the leader first; before them its worst problem, after them who led.
+
+    Without URLs, the replicas are the Pods. `authority` is a file with who signed for the URLs.
+    """
+    from ccm.cli.fitting import Column, Rows, Whole
+
+    replicas = [_at_url(url, authority) for url in urls] or [
+        _in_pod(cluster, pod) for pod in cluster.pods()
+    ]
+    if not replicas:
+        fail([f"no Pods with {cluster.selector}; name the replicas on hosts: --replica URL"])
+    with ThreadPoolExecutor() as threads:
+        found = [*threads.map(lambda replica: replica.status(cluster), replicas)]
+    pairs = sorted(zip(replicas, found, strict=True), key=_importance)
+    answers = [status for _, status in pairs if not isinstance(status, str)]
+    for problem in (problem for status in answers[:1] for problem in status["problems"][:1]):
+        say(f"{problem['severity']}: {problem['sentence']}")
+    columns = [
+        Column("replica"),
+        Column("role"),
+        Column("problems", is_number=True),
+        Column("node", from_width=80),
+        Column("version", from_width=80),
+        Column("workers", from_width=80),
+    ]
+    leaders = [Column("leader"), Column("since"), Column("changes", is_number=True)]
+    rows = [[*_row(replica, status)] for replica, status in pairs]
+    parts = [Rows("Replicas", columns, rows)]
+    parts.append(Rows("Leaders, latest first", leaders, [*_history(answers)]))
+    show(Whole(parts))
+
+
+def _in_pod(cluster: Cluster, pod: Json) -> Replica:
+    name, node = name_of(pod), text(mapping(pod.get("spec")).get("nodeName"))
+    return Replica(name, node, (*cluster.exec_words(name), "status", "-o", "json"))
+
+
+def _at_url(url: str, authority: str) -> Replica:
+    name = urlsplit(url).hostname or url
+    trusted = (f"--certificate-authority={authority}",) if authority else ()
+    return Replica(name, name, ("get", "--raw=/statusz", f"--server={url}", *trusted))
+
+
+def _importance(pair: tuple[Replica, Status | str]) -> tuple[bool, str]:
+    replica, status = pair
+    is_leader = not isinstance(status, str) and status["leader"]["is_leader"]
+    return not is_leader, replica.name
+
+
+def _row(replica: Replica, status: Status | str) -> Iterator[str]:
+    yield replica.name
+    if isinstance(status, str):
+        yield f"no answer: {status}"
+        yield from ("-", replica.node, "-", "-")
+        return
+    yield "leader" if status["leader"]["is_leader"] else "standby"
+    yield str(len(status["problems"]))
+    yield replica.node
+    yield status["version"]
+    workers = status["workers"]
+    running = sum(worker["state"] in ("running", "standby", "skipped") for worker in workers)
+    yield f"{running} of {len(workers)} up"
+
+
+def _history(answers: Iterable[Status]) -> Iterator[Sequence[str]]:
+    """Who led as far back as any replica saw it, latest first."""
+    seen: dict[tuple[int, str], LeaseHolder] = {}
+    for holder in (holder for status in answers for holder in status["leader"]["history"]):
+        seen[holder["transitions"], holder["since"]] = holder
+    for _, holder in sorted(seen.items(), reverse=True):
+        yield holder["identity"], holder["since"], str(holder["transitions"])
