@@ -26,6 +26,7 @@ LIBRARIES = ("aiohttp", "asyncio", "botocore", "kubernetes", "urllib3")
 
 _UNCLEAR = frozenset(' "\n=')  # what makes the end of a value unclear
 VALUE_LIMIT = 4000  # characters of a message or of a text in a field
+NOTHING: tuple[object, ...] = ("", None, [], (), {}, frozenset())  # no field of a text
 READER_PATIENCE = 0.5  # seconds that a full pipe is waited for, once
 TRACE_LINES = 40  # at the beginning and at the end of a traceback
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -80,7 +81,9 @@ class _Line(logging.Formatter):
 
     def _sentence(self, record: logging.LogRecord, fields: dict[str, Any]) -> str:
         words = [self._process, _message(record)]
-        return printable(" ".join(words + [f"{k}={_quoted(v)}" for k, v in fields.items()]))
+        return printable(
+            " ".join(words + [f"{k}={_quoted(v)}" for k, v in fields.items() if v not in NOTHING])
+        )
 
     def journal_fields(self, record: logging.LogRecord) -> dict[str, str]:
         """The record for systemd's journal, which notes level and time itself."""

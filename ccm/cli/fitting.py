@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import compress, pairwise
 from textwrap import wrap
 
 from rich.console import (  # for their types
@@ -47,20 +47,28 @@ class Rows:
     most: int = 1000
     brief: str = ""
     turn: int = 0
+    starts: Sequence[int] = ()  # of lines that take several rows; each is one otherwise
 
     def wrapped(self, width: int) -> "Rows":
         """Without names of columns, where a line is a sentence or a command: none of it is cut.
 
         A comment goes where its command fills the line.
         """
-        if self.head > 1 or width >= WIDE:
+        if self.head > 1:
             return self
-        rows = []
+        rows: list[tuple[Cell]] = []
+        starts: list[int] = []
         for line in (_text(cell).plain for (cell,) in self.rows):
             short = line if len(line) <= width else line.partition(COMMENT)[0]
             pieces = wrap(short, width, subsequent_indent="    ", break_on_hyphens=False)
+            starts.append(len(rows))
             rows += [(piece,) for piece in pieces]
-        return replace(self, rows=rows)
+        return replace(self, rows=rows, starts=starts)
+
+    @property
+    def height_of_first(self) -> int:
+        """Rows of its first line."""
+        return self.starts[1] if len(self.starts) > 1 else 1
 
     @property
     def head(self) -> int:
@@ -69,22 +77,32 @@ class Rows:
 
     def render(self, count: int, width: int, is_one_line: bool = True) -> RenderResult:
         """The title, and the first `count` rows."""
-        total, first = len(self.rows), self._first(count)
-        which = f"{first + 1} to {first + count}" if self.turn else str(count)
+        total, (first, end) = len(self.rows), self._page(count)
+        which = f"{first + 1} to {end}" if self.turn else str(end)
         more = f" ({which} of {total})" if count < total else ""
         yield Text(f"{self.title}{more}", "bold")
         if count or self.head > 1:
             yield self._table(count, width, is_one_line)
 
-    def _first(self, count: int) -> int:
-        """The place of the first of `count` rows that are shown."""
-        pages = -(-len(self.rows) // count) if count else 1
-        return min(self.turn % pages * count, len(self.rows) - count)
+    def _page(self, count: int) -> tuple[int, int]:
+        """The first of at most `count` rows that are shown, and the one after the last of them.
+
+        No line that takes several rows is divided, unless the page is too short for it.
+        """
+        bounds = [*(self.starts or range(len(self.rows))), len(self.rows)]
+        pages = [0]
+        for place, after in pairwise(bounds):
+            if after - pages[-1] > count and place > pages[-1]:
+                pages.append(place)
+        turn = self.turn % len(pages)
+        first, end = pages[turn], [*pages, len(self.rows)][turn + 1]
+        return first, min(end, first + count)
 
     def _table(self, count: int, width: int, is_one_line: bool) -> Table:
         shown = [width >= column.from_width for column in self.columns]
         columns = list(compress(self.columns, shown))
-        visible = self.rows[self._first(count) :][:count]
+        first, end = self._page(count)
+        visible = self.rows[first:end]
         rows = [[_text(cell) for cell in compress(row, shown)] for row in visible]
         if is_one_line:
             _shorten([[Text(column.name) for column in columns], *rows], width)
@@ -171,8 +189,11 @@ class Fitted:
 
 
 def _share(parts: Sequence[Text | Rows], counts: dict[int, int], left: int) -> None:
-    """A row more for each table in turn, until nothing is left."""
+    """A row more for each table in turn, until nothing is left; fewer where too much is shown."""
     tables = {place: part for place, part in enumerate(parts) if isinstance(part, Rows)}
+    for place in counts:
+        if (missing := min(counts[place] - tables[place].height_of_first, -left)) > 0:
+            counts[place], left = counts[place] - missing, left + missing
     while left > 0:
         growing = [p for p in counts if counts[p] < min(len(tables[p].rows), tables[p].most)]
         if not growing:

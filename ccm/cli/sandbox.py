@@ -74,6 +74,16 @@ def sandbox(
     sys.exit(run(show(options, Show(is_live, output, **ending))))
 
 
+@sandbox.command("hints", epilog=example("ccm-supervisor sandbox hints"))
+@directory_option
+def show_hints(directory: str) -> None:
+    """Show where the page of the running sandbox is, and what to try."""
+    from ccm.cli.sandbox_view import hints, ways_in
+
+    paths, endpoints = find_sandbox(directory)
+    say(ways_in(endpoints, paths), *hints(endpoints, paths))
+
+
 @sandbox.group(epilog=example("ccm-supervisor sandbox machine list"))
 def machine() -> None:
     """Look at the cloud's machines and change them."""

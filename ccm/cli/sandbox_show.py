@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import orjson
 
 from ccm.cli.reporting import FORMATS, live_view, say, say_document
-from ccm.cli.sandbox_view import hints, view
+from ccm.cli.sandbox_view import hints, view, ways_in
 from ccm.errors import ExitCode
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
 from ccm.sandbox.scenario import Scenario
+from ccm.sandbox.story import LOOK_INTERVAL, Story
 
 HINTS_TURN = 8  # seconds for which hints stand, where the terminal has no room for all
 
@@ -35,11 +36,11 @@ async def show(options: SandboxOptions, how: Show) -> int:
     _say(how, f"starting an API server, a cloud and the supervisor in {options.directory}")
     async with Sandbox(options) as sandbox:
         adding = asyncio.create_task(sandbox.add_nodes())
-        story = Scenario(sandbox)
+        story = Story(sandbox)
         show_all = _live(sandbox, story) if how.live else _lines(sandbox, story, how)
-        background = [adding, asyncio.create_task(show_all)]
+        background = [adding, *map(asyncio.create_task, (show_all, story.run()))]
         tells_story = not how.exit_when_settled if how.story is None else how.story
-        background += [asyncio.create_task(story.run())] if tells_story else []
+        background += [asyncio.create_task(Scenario(sandbox, story).run())] if tells_story else []
         try:
             is_settled = await _until_done(sandbox, how, stop)
             await adding if is_settled else adding.cancel()
@@ -72,21 +73,21 @@ async def _until_done(sandbox: Sandbox, how: Show, stop: asyncio.Event) -> bool:
     return sandbox.is_settled
 
 
-async def _live(sandbox: Sandbox, story: Scenario) -> None:
+async def _live(sandbox: Sandbox, story: Story) -> None:
     start = time.monotonic()
-    with live_view(view(sandbox, await sandbox.status(), story.events)) as live:
+    with live_view(view(sandbox, story.status, story.events)) as live:
         while True:
-            await asyncio.sleep(0.25)
+            await asyncio.sleep(LOOK_INTERVAL)
             turn = int(time.monotonic() - start) // HINTS_TURN
-            shown = view(sandbox, await sandbox.status(), story.events, turn=turn)
-            live.update(shown, refresh=True)
+            live.update(view(sandbox, story.status, story.events, turn=turn), refresh=True)
 
 
-async def _lines(sandbox: Sandbox, story: Scenario, how: Show) -> None:
+async def _lines(sandbox: Sandbox, story: Story, how: Show) -> None:
     """A line whenever the count of ready nodes changed, then the story, twice a second."""
     last, shown = "", 0
     if not how.exit_when_settled:
-        for hint in hints(sandbox):
+        _say(how, ways_in(sandbox.endpoints, sandbox.paths))
+        for hint in hints(sandbox.endpoints, sandbox.paths):
             _say(how, hint)
     while True:
         ready = len(sandbox.observer.delays())

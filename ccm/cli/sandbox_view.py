@@ -1,9 +1,6 @@
 """What a running sandbox shows on a terminal, whatever its size: nodes, story, and what to try."""
 
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rich.text import Text
 
@@ -12,7 +9,7 @@ from ccm.cli.status_view import budget_table, problems_view, workers_table
 from ccm.model.status import Status
 from ccm.printable import printable, printable_values
 from ccm.sandbox.cluster import Sandbox
-from ccm.sandbox.components import default_directory
+from ccm.sandbox.components import SandboxEndpoints, SandboxPaths
 from ccm.sandbox.observer import TYPE, ZONE, TimedNode, missing_fields, percentile
 
 MAX_STORY = 10  # lines
@@ -44,8 +41,10 @@ def view(
         status: Status = printable_values(answer)
         parts += [workers_table(status), *problems_view(status), budget_table(status)]
     newest_first = [(printable(line),) for line in reversed(story)]
-    parts.append(Rows("Scenario, newest first", [Column("")], newest_first, most=MAX_STORY))
-    title, *lines = tips or hints(sandbox)
+    parts.append(Rows("Story, newest first", [Column("")], newest_first, most=MAX_STORY))
+    if not tips:
+        parts.append(Text(ways_in(sandbox.endpoints, sandbox.paths)))
+    title, *lines = tips or hints(sandbox.endpoints, sandbox.paths)
     parts.append(Rows(title, [Column("")], [(f"  {line}",) for line in lines], turn=turn))
     return Fitted(parts)
 
@@ -68,7 +67,7 @@ def _nodes(sandbox: Sandbox) -> Rows:
         [*map(printable, (name, sandbox.power.get(name) or "", *_cells(node))), _state(node)]
         for name, node in seen
     ]
-    return Rows("Nodes", NODE_COLUMNS, rows, least=4)
+    return Rows("Nodes", NODE_COLUMNS, rows)
 
 
 def _urgency(seen: TimedNode) -> tuple[bool, float]:
@@ -77,11 +76,13 @@ def _urgency(seen: TimedNode) -> tuple[bool, float]:
 
 
 def _workload(sandbox: Sandbox) -> Rows:
-    seen, count = sandbox.workload, len(sandbox.observer.nodes)
-    backends = f"{seen.service_address}, {len(seen.service_backends)} of {count} nodes behind it"
+    seen, nodes = sandbox.workload, sandbox.observer.nodes.keys()
+    count, routed = len(nodes), seen.routed & nodes  # what goes is not counted as there
+    backends = f"{len(seen.service_backends & nodes)} of {count} nodes"
     has = {
-        ("Service web", "a load balancer"): backends if seen.service_address else "",
-        ("pod networks", "routes"): seen.routed and f"{len(seen.routed)} of {count} nodes",
+        ("Service web", "a load balancer"): seen.service_address
+        and f"{seen.service_address}, {backends}",
+        ("pod networks", "routes"): f"{len(routed)} of {count} nodes" if routed else "",
         ("volume data", "its zone"): seen.volume_zone,
     }
     rows = [
@@ -106,24 +107,30 @@ def _state(seen: TimedNode) -> Text:
         return Text(f"lacks {', '.join(missing)}", style="yellow")
     if not seen.node.is_ready:
         is_off = seen.node.is_shut_down
-        why = "its machine is off: shutdown taint" if is_off else "no heartbeat of its kubelet"
+        why = "off, shutdown taint" if is_off else "kubelet is silent"
         return Text(f"not ready: {why}", style="red")
     return Text(f"ready after {(seen.seconds_to_ready or 0.0) * 1000:.0f} ms", style="green")
 
 
-def hints(sandbox: Sandbox) -> Iterator[str]:
-    """What someone may do to this sandbox, with the paths that it has; a title first."""
-    called, directory = Path(sys.argv[0]), sandbox.paths.directory
-    command = called.name if shutil.which(called.name) else called
-    here = "" if directory == Path(default_directory()) else f" --directory {directory}"
-    yield "Try in another terminal"
+def hints(endpoints: SandboxEndpoints, paths: SandboxPaths) -> Iterator[str]:
+    """What someone may do to this sandbox; a title first."""
+    yield "Try it there"
     yield from (
-        f"{command} sandbox add 20{here}{COMMENT}twenty more nodes",
-        f"{command} sandbox machine terminate vm-4{here}{COMMENT}its node, route and host go",
+        f"ccm-supervisor sandbox add 20{COMMENT}twenty more nodes",
+        f"ccm-supervisor sandbox machine terminate vm-4{COMMENT}it is gone for good",
         f"kill -9 PID{COMMENT}of a worker; the others do not notice",
-        f"{command} sandbox fault set throttle --times 5{here}{COMMENT}the cloud pushes back",
-        f"{command} sandbox machine stop vm-3{here}{COMMENT}then: start vm-3",
-        f"{command} status --runtime-dir {sandbox.paths.runtime}",
-        f"kubectl --kubeconfig {sandbox.paths.kubeconfig} get nodes -o wide",
-        f"less {directory}/supervisor.log",
+        f"kubectl expose service web --name=my --type=LoadBalancer{COMMENT}of your own",
+        f"ccm-supervisor sandbox machine stop vm-3{COMMENT}then: start vm-3",
+        f"ccm-supervisor sandbox fault set throttle --times 5{COMMENT}the cloud pushes back",
+        f"ccm-supervisor sandbox fault set error{COMMENT}an outage; then: fault clear",
+        f"ccm-supervisor status --watch{COMMENT}what an operator sees",
+        f"ccm-supervisor explain service default/web{COMMENT}why it is as it is",
+        f"kubectl get nodes -o wide{COMMENT}and get services, get events",
+        f"curl -k {endpoints.page_url}metrics",
+        f"less {paths.log('supervisor')}",
     )
+
+
+def ways_in(endpoints: SandboxEndpoints, paths: SandboxPaths) -> str:
+    """The page, and what makes another terminal one of this sandbox."""
+    return f"Page {endpoints.page_url}   In another terminal: . {paths.environment}"

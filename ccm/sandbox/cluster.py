@@ -5,7 +5,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from errno import ENOTEMPTY
 from pathlib import Path
@@ -79,10 +79,15 @@ class Sandbox:
         self._machines = await self.cloud.add(new_machines(1, self.options.nodes))
         self.observer = NodeObserver(self.kube)
         self._in_background(self.observer.run())
-        self._supervisor = await components.start_supervisor(self.paths, self.options.node_workers)
+        port = self._stack.enter_context(components.reserve_port()).getsockname()[1]
+        self._supervisor = await components.start_supervisor(
+            self.paths, self.options.node_workers, port
+        )
         self._stack.push_async_callback(self._supervisor.stop)
-        endpoints = SandboxEndpoints(os.getpid(), self._kubernetes_url, cloud_url)
-        self.paths.endpoints.write_bytes(orjson.dumps(endpoints))
+        page_url = f"https://127.0.0.1:{port}/"
+        self.endpoints = SandboxEndpoints(os.getpid(), self._kubernetes_url, cloud_url, page_url)
+        components.write_environment(self.paths)
+        self.paths.endpoints.write_bytes(orjson.dumps(self.endpoints))
         await self._wait_for_supervisor()
         self._in_background(self._follow_power())
         self._in_background(self._follow_workload())
@@ -128,10 +133,15 @@ class Sandbox:
 
     async def _follow_workload(self) -> None:
         while True:
-            self.workload = await workload.observe(self.kube, self.cloud)
-            if self.is_settled:
-                self.settled.set()
+            await self.look()
             await asyncio.sleep(0.25)
+
+    async def look(self) -> None:
+        """See what the workload has now; what cannot be asked is as it was."""
+        with suppress(KubernetesError, Unreachable, CloudError):
+            self.workload = await workload.observe(self.kube, self.cloud)
+        if self.is_settled:
+            self.settled.set()
 
     @property
     def is_settled(self) -> bool:

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import shlex
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ STOP_TIMEOUT = 10.0  # seconds from SIGTERM to SIGKILL
 
 def default_directory() -> str:
     """One sandbox per user, so that a second terminal finds it by itself."""
+    if given := os.environ.get("CCM_SANDBOX_DIR"):
+        return given
     base = os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
     return os.path.join(base, f"ccm-sandbox-{os.geteuid()}")
 
@@ -36,6 +40,7 @@ class SandboxPaths:
         self.cloud_config = directory / "cloud.conf"
         self.runtime = directory / "run"
         self.endpoints = directory / "sandbox.json"
+        self.environment = directory / "env"
 
     def log(self, component: str) -> Path:
         return self.directory / f"{component}.log"
@@ -51,6 +56,18 @@ class SandboxEndpoints:
     pid: int
     kubernetes_url: str
     cloud_url: str
+    page_url: str
+
+
+def write_environment(paths: SandboxPaths) -> None:
+    """A file that a shell reads, so that commands in it are about this sandbox."""
+    values = {
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), "$PATH")),
+        "KUBECONFIG": shlex.quote(str(paths.kubeconfig)),
+        "CCM_RUNTIME_DIR": shlex.quote(str(paths.runtime)),
+        "CCM_SANDBOX_DIR": shlex.quote(str(paths.directory)),
+    }
+    paths.environment.write_text("".join(f"export {k}={v}\n" for k, v in values.items()))
 
 
 def find_sandbox(directory: str) -> tuple[SandboxPaths, SandboxEndpoints]:
@@ -144,7 +161,15 @@ async def start_cloud(paths: SandboxPaths) -> tuple[Component, str]:
     return component, url
 
 
-async def start_supervisor(paths: SandboxPaths, node_workers: int) -> Component:
+def reserve_port() -> socket.socket:
+    """A free port of loopback, which only a process of ours that shares it can take, too."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
+
+
+async def start_supervisor(paths: SandboxPaths, node_workers: int, port: int) -> Component:
     """The supervisor, with the flags that anyone would give it, and quick to delete Nodes."""
     arguments = [
         "--cloud-provider=simulated",
@@ -154,6 +179,8 @@ async def start_supervisor(paths: SandboxPaths, node_workers: int) -> Component:
         f"--node-workers={node_workers}",
         "--cluster-cidr=10.240.0.0/12",
         "--node-deletion-confirmation-period=5s",  # someone is waiting to see it
-        "--secure-port=0",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        "--permit-port-sharing",
     ]
     return await Component.start("supervisor", paths, ["ccm.cli.main", "start", *arguments])

@@ -1,15 +1,16 @@
 """What users ask of the sandbox's cluster: a Service with a balancer, and a volume."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ccm.errors import CloudError, KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.service import Service
 from ccm.sandbox.cloud.client import CloudAdmin
-from ccm.sandbox.cloud.records import Volume
+from ccm.sandbox.cloud.records import Power, Volume
 from ccm.sandbox.observer import ZONE
 
+WEB = "default/web"
 DRIVER = "simulated.csi.ccm"
 
 SERVICE: Json = {
@@ -28,13 +29,17 @@ SERVICE: Json = {
 class WorkloadStatus:
     """The workload as it is now; empty while something is missing.
 
-    `service_backends` are the machines behind the balancer, `routed` those with a route, by name.
+    `service_backends` are the machines behind the load balancer of `web`, `routed` those with a
+    route, by name; `services` has the address of each Service of this type.
     """
 
     service_address: str = ""
     service_backends: frozenset[str] = frozenset()
     volume_zone: str = ""
     routed: frozenset[str] = frozenset()
+    services: Mapping[str, str] = field(default_factory=dict)
+    power: Mapping[str, Power] = field(default_factory=dict)
+    faults: frozenset[str] = frozenset()
 
 
 async def create(kube: Kube, cloud: CloudAdmin) -> None:
@@ -55,22 +60,36 @@ async def create_volume(kube: Kube, cloud: CloudAdmin) -> None:
     await kube.post("/api/v1/persistentvolumes", {**body, "metadata": {"name": "data"}})
 
 
-async def observe(kube: Kube, cloud: CloudAdmin) -> WorkloadStatus:
-    """What came of it; a fault that someone set on purpose shows as nothing seen."""
-    try:
-        service = await kube.get("/api/v1/namespaces/default/services/web")
-        volume = await kube.get("/api/v1/persistentvolumes/data")
-        state = await cloud.state()
-    except (KubernetesError, Unreachable, CloudError):
-        return WorkloadStatus()
-    ingress = objects(mapping(mapping(service.get("status")).get("loadBalancer")).get("ingress"))
+def _labels(thing: Json) -> Mapping[str, object]:
+    return mapping(mapping(thing.get("metadata")).get("labels"))
+
+
+def _address(service: Service) -> str:
+    ingress = objects(mapping(service.status.get("loadBalancer")).get("ingress"))
     way_in = ingress[0] if ingress else {}
-    labels: Mapping[str, str] = mapping(mapping(volume.get("metadata")).get("labels"))
+    return text(way_in.get("ip")) or text(way_in.get("hostname"))
+
+
+async def observe(kube: Kube, cloud: CloudAdmin) -> WorkloadStatus:
+    """What came of it."""
+    listed = await kube.get("/api/v1/services")
+    volumes = await kube.get("/api/v1/persistentvolumes")
+    state, faults = await cloud.state(), await cloud.faults()
+    services = [*map(Service, objects(listed.get("items")))]
+    addresses = {item.key: _address(item) for item in services if item.type == "LoadBalancer"}
+    address = addresses.get(WEB, "")
+    zones = [text(_labels(item).get(ZONE)) for item in objects(volumes.get("items"))]
     names = {machine["id"]: machine["name"] for machine in state["machines"]}
-    backends = (backend for balancer in state["load_balancers"] for backend in balancer["backends"])
+    balancers = [
+        item for item in state["load_balancers"] if address in (item["ip"], item["hostname"])
+    ]
+    backends = (backend for item in balancers for backend in item["backends"] if address)
     return WorkloadStatus(
-        service_address=text(way_in.get("ip")) or text(way_in.get("hostname")),
+        service_address=address,
         service_backends=frozenset(names.get(backend, backend) for backend in backends),
-        volume_zone=labels.get(ZONE, ""),
+        volume_zone="".join(zones[:1]),
         routed=frozenset(names.get(r["machine_id"], r["name"]) for r in state["routes"]),
+        services=addresses,
+        power={machine["name"]: Power(machine["power"]) for machine in state["machines"]},
+        faults=frozenset(f"{fault.kind} of {fault.operation}" for fault in faults),
     )

@@ -12,6 +12,7 @@ from rich.console import Console
 from ccm.cli.sandbox_view import view
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
 from ccm.sandbox.scenario import Scenario
+from ccm.sandbox.story import Story
 from tests.support.deadlines import within
 
 WIDTH, HEIGHT = 100, 38
@@ -22,10 +23,12 @@ NOT_WANTED = re.compile(r"@font-face \{.*?\}|<!--.*?-->", re.DOTALL)  # fonts of
 async def main(file: Path) -> None:
     try:
         async with Sandbox(SandboxOptions(str(DIRECTORY), 6, 2, 0.0)) as sandbox:
-            story = Scenario(sandbox)
+            story = Story(sandbox)
+            looking = asyncio.create_task(story.run())
             async with within(), asyncio.TaskGroup() as group:
                 group.create_task(sandbox.add_nodes())
-                group.create_task(story.run())
+                group.create_task(Scenario(sandbox, story).run())
+            looking.cancel()
             shown = view(sandbox, await sandbox.status(), story.events)
     finally:
         shutil.rmtree(DIRECTORY, ignore_errors=True)

@@ -39,7 +39,7 @@ async def test_replicas_and_who_led_are_one_view(
 ) -> None:
     election, authority = Election(env, "ccm-viewed"), Authority("replicas")
     (tmp_path / "ca.pem").write_bytes(authority.pem)
-    pair = authority.server("127.0.0.1").flags(tmp_path)
+    pair = authority.server("localhost").flags(tmp_path)
     served = ["--bind-address=127.0.0.1", "--permit-port-sharing"]
     served += [f"--{name.replace('_', '-')}={file}" for name, file in pair.items()]
 
@@ -51,11 +51,11 @@ async def test_replicas_and_who_led_are_one_view(
 
     async def differs(*expected: str) -> list[str]:
         """The first words of lines that should be there and are not."""
-        urls = [f"--replica=https://127.0.0.1:{port}" for port in ports]
+        urls = [f"--replica=https://localhost:{port}" for port in ports]
         command = ["status", *urls, f"--replica-ca={tmp_path}/ca.pem"]
         done = await asyncio.to_thread(CliRunner().invoke, main, command)
         lines = [" ".join(line.split()) for line in done.output.splitlines()]
-        rows = [line for line in lines if line.startswith(("127.", *holders))]
+        rows = [line for line in lines if line.startswith(("localhost", *holders))]
         wrong = [e for e, row in zip(expected, rows, strict=False) if not row.startswith(e)]
         return [*wrong, done.output] if wrong or len(rows) != len(expected) else []
 
@@ -66,13 +66,18 @@ async def test_replicas_and_who_led_are_one_view(
         others = [running.enter_context(replica(*it)) for it in zip("bc", ports[1:], strict=True)]
         await until("others stand by", lambda: all(one.is_in("standby") for one in others))
         holders.append((await env.lease_spec(election.lease))["holderIdentity"])
-        row = "127.0.0.1 {} 0 127.0.0.1"
+        row = "localhost {} 0 localhost"
         standby = row.format("standby")
 
         async def with_one() -> list[str]:
             return await differs(row.format("leader"), standby, standby, holders[0])
 
         await until_none("missing", with_one)
+        started = first.log.read_text().splitlines()
+        assert len(started) <= 8, started  # docs/logs.md
+        (named,) = [line for line in started if " supervisor starting " in line]
+        for name in ("version", "provider", "cluster", "configuration", "kubernetes", "identity"):
+            assert f" {name}=" in named
         assert first.end() == 0
         second = await until(
             "another leads", lambda: next(filter(Replica.is_leading, others), None)
@@ -81,7 +86,7 @@ async def test_replicas_and_who_led_are_one_view(
         holders.append((await env.lease_spec(election.lease))["holderIdentity"])
 
         async def after() -> list[str]:
-            lost = "127.0.0.1 no answer: "
+            lost = "localhost no answer: "
             return await differs(row.format("leader"), lost, standby, holders[1], holders[0])
 
         await until_none("missing", after)

@@ -3,38 +3,57 @@
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from tests.support.deadlines import Deadline
+from tests.support.deadlines import timeout
 
 TOLD = (
-    "put the shutdown taint on vm-1",
-    "took the shutdown taint away",
-    "took vm-2 from the load balancer",
-    "deleted Node vm-2",
-    "removed the route to vm-2",
+    "vm-1: the machine stopped",
+    ": put the shutdown taint on vm-1",
+    "keep vm-1: a machine that is off may come back",
+    ": took the shutdown taint from vm-1",
+    " s: took vm-2 from the load balancer",
+    " s: deleted Node vm-2",
+    " s: removed the routes to Node vm-2",
     "now it is your turn",
 )
+TRIED = {
+    "ccm-supervisor sandbox machine terminate vm-3": (
+        "vm-3: the machine is terminated",
+        " s: deleted Node vm-3",
+        " s: removed the routes to Node vm-3",
+    ),
+    "ccm-supervisor sandbox add 2": (": initialized Node", ": made the routes to Node"),
+}
+"""What a person types, and the consequences."""
 
 
-def test_the_sandbox_stops_and_ends_machines_and_tells_what_each_worker_does(
+def test_the_sandbox_tells_what_it_and_a_person_did_and_what_each_worker_does_about_it(
     tmp_path: Path,
 ) -> None:
-    command = [sys.executable, "-m", "ccm.cli.main", "sandbox", "--nodes=3"]
+    command = [sys.executable, "-m", "ccm.cli.main", "sandbox", "--nodes=20"]
     with subprocess.Popen(
         [*command, f"--directory={tmp_path}"], stdout=subprocess.PIPE, text=True
     ) as running:
         assert running.stdout
-        missing, lines, deadline = list(TOLD), [], Deadline(90)
+        missing, tried, lines = list(TOLD), list(TRIED.items()), list[str]()
+        overdue = threading.Timer(timeout(240), running.terminate)  # the output ends with it
+        overdue.start()
         try:
             for line in running.stdout:
                 lines.append(line.rstrip())
                 missing = [reported for reported in missing if reported not in line]
-                if not missing or deadline.has_passed():
+                if not missing and not tried:
                     break
+                if not missing:
+                    typed, following = tried.pop(0)
+                    missing = [*following]
+                    subprocess.run(["sh", "-ec", f". {tmp_path}/env; {typed}"], check=True)
         finally:
+            overdue.cancel()
             running.send_signal(signal.SIGTERM)
     if missing:
         pytest.fail(f"not told: {missing}; but: {lines}")

@@ -9,11 +9,12 @@ from rich.console import Console
 from rich.text import Text
 
 from ccm.cli.fitting import COMMENT, Column, Fitted, Rows
-from ccm.cli.sandbox_view import view
+from ccm.cli.sandbox_view import hints, view
 from ccm.cli.status_view import status_view
 from ccm.model.conform import conform
 from ccm.model.objects import Node
 from ccm.model.status import Status
+from ccm.sandbox.components import SandboxEndpoints, SandboxPaths
 from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
 from tests.integration.status_page.statuses import (
@@ -63,14 +64,11 @@ def node(number: int, is_ready: bool = True) -> TimedNode:
 def sandbox(count: int) -> Any:
     nodes = {f"vm-{number}": node(number, number != 2) for number in range(1, count + 1)}
     return SimpleNamespace(
+        endpoints=SandboxEndpoints(1, "", "", "https://127.0.0.1:40123/"),
         observer=SimpleNamespace(nodes=nodes, delays=lambda: [0.1] * count),
         power={},
         workload=WorkloadStatus("192.0.2.7", frozenset(nodes), "zone-b", frozenset(nodes)),
-        paths=SimpleNamespace(
-            directory=Path("/run/user/1000/ccm-sandbox-1000"),
-            kubeconfig=Path("/run/user/1000/ccm-sandbox-1000/kubeconfig"),
-            runtime=Path("/run/user/1000/ccm-sandbox-1000/run"),
-        ),
+        paths=SandboxPaths(Path("/run/user/1000/ccm-sandbox-1000")),
     )
 
 
@@ -79,33 +77,40 @@ def sandbox(count: int) -> Any:
 def test_story_and_what_to_try_are_always_there(
     count: int, width: int, height: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sys.argv", [".venv/bin/ccm-supervisor"])
     story = [f"node worker after 0.{number} s: deleted Node vm-{number}" for number in range(12)]
     facts = conform(Status, status(workers=WORKERS, budget=CLASSES))
     shown = lines(view(cast(Any, sandbox(count)), facts, story), width, height)
-    place = next(at for at, line in enumerate(shown) if line.startswith("Scenario, newest first"))
+    place = next(at for at, line in enumerate(shown) if line.startswith("Story, newest first"))
     assert shown[place + 1 : place + 4] == story[:-4:-1]
-    place = next(at for at, line in enumerate(shown) if line.startswith("Try in another terminal"))
+    place = next(at for at, line in enumerate(shown) if line.startswith("Try it there"))
     assert "sandbox add 20" in shown[place + 1]
     assert len(shown) - place >= 4
     text = "\n".join(shown)
     for name in ("node-1", "volume-label", "4711", "Service web", "read", "write"):
         assert name in text
     if count:
-        (row,) = [at for at, line in enumerate(shown) if "not ready: no heartbeat" in line]
+        (row,) = [at for at, line in enumerate(shown) if "not ready: kubelet is silent" in line]
         assert shown[row].startswith("vm-2 ")  # before all that are well
         assert shown[row + 1].startswith(f"vm-{count} ")  # what changed last
 
 
-def test_no_name_and_no_command_is_cut_on_a_narrow_terminal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sys.argv", ["ccm-supervisor"])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 24), (40, 40)])
+def test_all_that_can_be_tried_comes_in_turns(width: int, height: int) -> None:
+    facts = conform(Status, status(workers=WORKERS, budget=CLASSES))
+    place = sandbox(6)
+    shown = [lines(view(place, facts, ["x"] * 9, turn=turn), width, height) for turn in range(20)]
+    text = "".join("".join(map("".join, shown)).split())  # wherever a line was divided
+    _, *commands = hints(place.endpoints, place.paths)
+    assert [one for one in commands if "".join(one.partition(COMMENT)[0].split()) not in text] == []
+    assert "…" not in text
+
+
+def test_no_name_and_no_command_is_cut_on_a_narrow_terminal() -> None:
     story = [f"node worker after 0.{number} s: deleted Node vm-{number}" for number in range(3)]
     facts = conform(Status, status(workers=WORKERS, budget=CLASSES))
     text = " ".join(" ".join(lines(view(cast(Any, sandbox(6)), facts, story), 40, 90)).split())
     assert "…" not in text
-    for whole in (*story, "sandbox machine stop vm-3 --directory", "volume-label running", "vm-6"):
+    for whole in (*story, "sandbox machine stop vm-3", "volume-label running", "vm-6"):
         assert whole in text
 
 
@@ -154,6 +159,6 @@ def test_rows_that_do_not_fit_come_in_turns() -> None:
         lines(Fitted([Rows("Try", [Column("")], commands, turn=turn)]), 80, 5) for turn in range(4)
     ]
     assert found[0][0] == "Try (3 of 8)"
-    assert found[2] == ["Try (6 to 8 of 8)", "command 5", "command 6", "command 7"]
+    assert found[2] == ["Try (7 to 8 of 8)", "command 6", "command 7"]
     assert {line for page in found for line in page[1:]} == {one for (one,) in commands}
     assert found[3][1:] == found[0][1:]

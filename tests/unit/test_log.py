@@ -24,11 +24,17 @@ def test_a_text_record_is_one_line_with_its_fields() -> None:
     assert line == "1970-01-01T00:00:00.000+00:00 W node-0 node gone node=n1 seconds=1.235"
 
 
-@pytest.mark.parametrize("odd", ["two words", 'a "quote"', "two\nlines", "a=b", ""])
+@pytest.mark.parametrize("odd", ["two words", 'a "quote"', "two\nlines", "a=b"])
 def test_an_odd_value_is_quoted_and_stays_on_its_line(odd: str) -> None:
     line = _Line("node-0", as_json=False).format(record("said", what=odd))
     assert line.endswith(f"what={odd!r}")
     assert "\n" not in line
+
+
+def test_a_text_record_has_no_words_for_nothing() -> None:
+    empty: dict[str, object] = {"node": "", "calls": [], "of": {}, "why": None, "waits": ()}
+    line = _Line("route", as_json=False).format(record("route deleted", **empty, count=0, up=False))
+    assert line.endswith(" W route route deleted count=0 up=false")
 
 
 def test_a_json_record_is_one_object() -> None:

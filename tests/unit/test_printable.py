@@ -26,6 +26,7 @@ from ccm.model.conform import conform
 from ccm.model.objects import Node
 from ccm.model.status import Status
 from ccm.printable import printable, printable_json, printable_values
+from ccm.sandbox.components import SandboxEndpoints, SandboxPaths
 from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
 from tests.integration.status_page.statuses import troubled, with_named, with_problems
@@ -183,7 +184,8 @@ def test_the_table_of_a_sandbox_shows_escapes_and_markup_as_they_are() -> None:
         observer=SimpleNamespace(delays=list, nodes={HOSTILE: TimedNode(node, 0.0)}),
         power={HOSTILE: HOSTILE},
         workload=WorkloadStatus(service_address=HOSTILE, volume_zone=HOSTILE),
-        paths=SimpleNamespace(directory=Path("/tmp/s"), kubeconfig="k", runtime="r"),
+        paths=SandboxPaths(Path("/tmp/s")),
+        endpoints=SandboxEndpoints(1, "", "", "https://127.0.0.1:40123/"),
     )
     console = terminal()
     console.size = ConsoleDimensions(1000, 100)
