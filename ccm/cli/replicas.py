@@ -111,6 +111,9 @@ def show_replicas(cluster: Cluster, urls: Sequence[str] = (), authority: str = "
     answers = [status for _, status in pairs if not isinstance(status, str)]
     for problem in (problem for status in answers[:1] for problem in status["problems"][:1]):
         say(f"{problem['severity']}: {problem['sentence']}")
+    for replica, status in pairs:
+        if isinstance(status, str):
+            say(f"No answer from {replica.name}: {status}")
     columns = [
         Column("replica"),
         Column("role"),
@@ -146,8 +149,7 @@ def _importance(pair: tuple[Replica, Status | str]) -> tuple[bool, str]:
 def _row(replica: Replica, status: Status | str) -> Iterator[str]:
     yield replica.name
     if isinstance(status, str):
-        yield f"no answer: {status}"
-        yield from ("-", replica.node, "-", "-")
+        yield from ("no answer", "-", replica.node, "-", "-")
         return
     yield "leader" if status["leader"]["is_leader"] else "standby"
     yield str(len(status["problems"]))

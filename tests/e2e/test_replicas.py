@@ -86,7 +86,7 @@ async def test_replicas_and_who_led_are_one_view(
         holders.append((await env.lease_spec(election.lease))["holderIdentity"])
 
         async def after() -> list[str]:
-            lost = "localhost no answer: "
+            lost = "localhost no answer - localhost"
             return await differs(row.format("leader"), lost, standby, holders[1], holders[0])
 
         await until_none("missing", after)
