@@ -93,7 +93,7 @@ def assert_fits(terminal: Terminal) -> None:
 def test_both_fit_and_end_with_ctrl_c(tmp_path: Path) -> None:
     directory = tmp_path / "box"
     with on_terminal("sandbox", "--nodes=3", f"--directory={directory}") as sandbox:
-        sandbox.until("3 of 3 nodes were made ready", "stops machine vm-1", "Try in another")
+        sandbox.until("3 of 3 nodes were made ready", "stops and starts the machine", "In another")
         with on_terminal("status", "--watch", f"--runtime-dir={directory}/run") as status:
             status.until("is leader", "Cloud budget", "\x1b[1A")
             assert status.interrupt() == 0
