@@ -1,7 +1,7 @@
 """The port that HTTPS is served on. It is taken long before what serves on it has loaded."""
 
 import socket
-from ipaddress import ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 from ccm.errors import CannotListen
 from ccm.settings import Settings
@@ -28,3 +28,14 @@ def listen(settings: Settings) -> socket.socket:
         ) from error
     listening.setblocking(False)
     return listening
+
+
+def network_of(client: str) -> str:
+    """A client's address; of IPv6 the network of 64 bits, of which one client may have all."""
+    try:
+        address = ip_address(client.partition("%")[0])
+    except ValueError:
+        return client
+    if isinstance(address, IPv6Address) and not address.ipv4_mapped:
+        return str(IPv6Network((address.packed[:8] + bytes(8), 64)))
+    return str(address)

@@ -18,7 +18,13 @@ from ccm.supervisor.https.authentication import (
     Unauthenticated,
     UserInfo,
 )
-from ccm.supervisor.https.reviews import ReviewCache, Reviewer, ReviewFailed
+from ccm.supervisor.https.reviews import (
+    ReviewBudget,
+    ReviewCache,
+    Reviewer,
+    ReviewFailed,
+    TooManyReviews,
+)
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +33,6 @@ PRIVILEGED_GROUP = "system:masters"
 OTHER_PATH = "other"  # the label of requests without a route
 WARNING_INTERVAL = 60.0  # seconds: anybody can make us ask the API server
 ANONYMOUS_REVIEWS, ANONYMOUS_WINDOW = 20, 10.0  # so many in so many seconds, whatever the paths
-
-
-class TooManyReviews(Exception):
-    """Requests without credentials have had their reviews for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Authorizer:
     def __init__(self, settings: Settings, reviewer: Reviewer, counters: Counters) -> None:
         self._settings, self._reviewer, self._counters = settings, reviewer, counters
         self._decisions: ReviewCache[AccessDecision] = ReviewCache(self._ttl)
-        self._anonymous_left, self._anonymous_until = 0, 0.0
+        self._anonymous = ReviewBudget(ANONYMOUS_REVIEWS, ANONYMOUS_WINDOW)
 
     def is_always_allowed(self, path: str) -> bool:
         """Whether the path needs neither authentication nor authorization."""
@@ -74,7 +76,7 @@ class Authorizer:
 
     async def _review(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
         if user == ANONYMOUS:
-            self._spend_anonymous()
+            self._anonymous.spend(user.name)
         result = "failed"
         spec: Json = {
             "user": user.name,
@@ -90,14 +92,6 @@ class Authorizer:
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "access", result)
         return AccessDecision(is_allowed, text(status.get("reason")))
-
-    def _spend_anonymous(self) -> None:
-        if (now := time.monotonic()) >= self._anonymous_until:
-            self._anonymous_left = ANONYMOUS_REVIEWS
-            self._anonymous_until = now + ANONYMOUS_WINDOW
-        if not self._anonymous_left:
-            raise TooManyReviews
-        self._anonymous_left -= 1
 
 
 class AccessMiddleware:
@@ -139,7 +133,7 @@ class AccessMiddleware:
         except Unauthenticated:
             return _status(401, "Unauthorized", "Unauthorized")
         except TooManyReviews:
-            return _status(429, "TooManyRequests", "too many requests without credentials")
+            return _status(429, "TooManyRequests", "too many requests without valid credentials")
         except ReviewFailed as error:
             self._warn(str(error))
             why = "the API server did not authenticate or authorize the request: see the log"

@@ -22,9 +22,11 @@ from ccm.supervisor.https.client_ca import (
     ClientCAProvider,
     RequestHeaderNames,
 )
-from ccm.supervisor.https.reviews import ReviewCache, Reviewer
+from ccm.supervisor.https.reviews import ReviewBudget, ReviewCache, Reviewer
+from ccm.supervisor.listening import network_of
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
+INVALID_TOKENS, INVALID_WINDOW = 20, 10.0  # so many of one address in so many seconds
 
 Headers = CIMultiDictProxy[str]
 
@@ -59,14 +61,18 @@ class Authenticator:
         self._client_cas, self._reviewer, self._counters = client_cas, reviewer, counters
         ttl = settings.authentication_token_webhook_cache_ttl
         self._tokens: ReviewCache[UserInfo | None] = ReviewCache(lambda _: ttl)
+        self._invalid = ReviewBudget(INVALID_TOKENS, INVALID_WINDOW)
 
     async def authenticate(self, request: web.BaseRequest) -> UserInfo:
-        """Raises `Unauthenticated`, or `ReviewFailed` when a token cannot be reviewed."""
+        """Raises `Unauthenticated`, `ReviewFailed` when a token cannot be reviewed, or
+
+        `TooManyReviews` for a new token of an address that sent too many invalid ones.
+        """
         certificate = _client_certificate(request)
         if certificate and (user := self._by_certificate(certificate, request.headers)):
             return _authenticated(user)
         token = _bearer_token(request.headers)
-        if token and (user := await self._by_token(token)):
+        if token and (user := await self._by_token(token, network_of(request.remote or ""))):
             return _authenticated(user)
         if certificate or token:
             raise Unauthenticated
@@ -87,12 +93,13 @@ class Authenticator:
             return UserInfo(names[-1], groups=_values(certificate, NameOID.ORGANIZATION_NAME))
         return None
 
-    async def _by_token(self, token: str) -> UserInfo | None:
+    async def _by_token(self, token: str, address: str) -> UserInfo | None:
         # The token itself is a secret, which is not kept.
         key = sha256(token.encode()).digest()
-        return await self._tokens.get(key, lambda: self._review(token))
+        return await self._tokens.get(key, lambda: self._review(token, address))
 
-    async def _review(self, token: str) -> UserInfo | None:
+    async def _review(self, token: str, address: str) -> UserInfo | None:
+        self._invalid.spend(address)
         user, result = None, "failed"
         try:
             status = await self._reviewer.create("TokenReview", {"token": token})
@@ -101,6 +108,8 @@ class Authenticator:
             result = "yes" if user else "no"
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "token", result)
+            if result != "no":
+                self._invalid.refund(address)
         return user
 
 

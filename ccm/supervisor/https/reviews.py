@@ -23,8 +23,44 @@ RESOURCES = {
 }
 
 
+MAX_ADDRESSES = 1024  # of which a budget keeps what they spent
+
+
 class ReviewFailed(Exception):
     """The API server gave no usable response: the request must be refused."""
+
+
+class TooManyReviews(Exception):
+    """Requests of strangers have had their reviews for now."""
+
+
+class ReviewBudget:
+    """How many reviews strangers cost the API server, whatever they send: so many a window each."""
+
+    def __init__(self, most: int, window: float) -> None:
+        self._most, self._window = most, window
+        self._spent: OrderedDict[str, tuple[int, float]] = OrderedDict()  # and until when
+
+    def spend(self, who: str) -> None:
+        """Count one review; raises `TooManyReviews` when all of this window's are spent.
+
+        Of too many strangers those are forgotten that came first.
+        """
+        now = time.monotonic()
+        spent, until = self._spent.get(who, (0, 0.0))
+        if now >= until:
+            spent, until = 0, now + self._window
+        if spent >= self._most:
+            raise TooManyReviews
+        self._spent[who] = (spent + 1, until)
+        if len(self._spent) > MAX_ADDRESSES:
+            self._spent.popitem(last=False)
+
+    def refund(self, who: str) -> None:
+        """It was no stranger's."""
+        if who in self._spent:
+            spent, until = self._spent[who]
+            self._spent[who] = (spent - 1, until)
 
 
 class Reviewer:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -26,6 +25,7 @@ from ccm.supervisor.https.client_ca import ClientCAProvider
 from ccm.supervisor.https.reviews import Reviewer
 from ccm.supervisor.https.timings import HttpsTimings
 from ccm.supervisor.https.tls import ServingTls
+from ccm.supervisor.listening import network_of
 
 T = TypeVar("T")
 
@@ -271,14 +271,11 @@ async def _begins_tls(connection: socket.socket) -> bool:
 
 
 def _client_address(connection: socket.socket) -> str:
-    """Of IPv6 the network, of which one client may have every address; `LOCAL` for this host."""
+    """Its network, or `LOCAL` for this host."""
     try:
         client, server = connection.getpeername()[0], connection.getsockname()[0]
     except OSError:  # it is gone by now
         return "unknown"
     if client == server:
         return LOCAL
-    address = ip_address(client.partition("%")[0])
-    if isinstance(address, IPv6Address) and not address.ipv4_mapped:
-        return str(IPv6Network((address.packed[:8] + bytes(8), 64)))
-    return str(address)
+    return network_of(client)

@@ -54,12 +54,15 @@ class ServerAddress:
         token: str = "",
         tls: ssl.SSLContext | None = None,
         name: str = "localhost",
+        source: str = "127.0.0.1",
         headers: Iterable[tuple[str, str]] = (),
         body: str | None = None,
     ) -> Response:
         """Raises aiohttp's errors when there is no connection."""
         sent = [*headers, *([("Authorization", f"Bearer {token}")] if token else [])]
-        connector = aiohttp.TCPConnector(ssl=tls or trusting_anybody(), force_close=True)
+        connector = aiohttp.TCPConnector(
+            ssl=tls or trusting_anybody(), force_close=True, local_addr=(source, 0)
+        )
         async with (
             aiohttp.ClientSession(connector=connector) as session,
             session.request(

@@ -1,6 +1,7 @@
 """Who gets access: nobody without permission, and nobody at all when a review fails."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -50,6 +51,24 @@ async def test_anonymous_requests_do_not_cost_one_review_a_path(
     assert answers == [403] * 20 + [429] * 40
     assert reviews.counts["SubjectAccessReview"] == 20
     assert (await server.get("/page", token="good")).status == 200
+
+
+async def test_made_up_tokens_of_one_address_do_not_cost_one_review_each(
+    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
+    reviews.add_token("good", "alice", "dev")
+    reviews.allow("dev", "/page")
+    assert (await server.get("/page", token="good")).status == 200
+    asked = (server.get("/page", token=f"made-up-{number}") for number in range(60))
+    answers = Counter(answer.status for answer in await asyncio.gather(*asked))
+    assert answers == {401: 20, 429: 40}
+    assert reviews.counts["TokenReview"] == 21
+    # One whose token is known is served; so are those of another address.
+    assert (await server.get("/page", token="good")).status == 200
+    reviews.add_token("new", "bob", "dev")
+    assert (await server.get("/page", token="new")).status == 429
+    assert (await server.get("/page", token="new", source="127.0.0.2")).status == 200
 
 
 async def test_access_is_reviewed_for_the_user_of_the_token(
