@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from ccm.cloud.machines import MachineLookup
 from ccm.cloud.shared_read import SharedRead
-from ccm.errors import NotFound
+from ccm.errors import Denied, NotFound
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, Unknown
 from ccm.model.objects import Node, label_value, mapping, text
 from ccm.providers.azure import ids
@@ -50,26 +50,33 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         return ["Microsoft.Compute/virtualMachines/read of the subscription"] if lacks else []
 
     async def read(self, nodes: Sequence[Node]) -> Machines:
-        """The machines of the cluster's group, and of those that provider IDs name: old Nodes'
-        first, as who registers new ones may name groups without end.
+        """The machines of the cluster's group, and of those that provider IDs name."""
+        return await self.reader.read([self._config.resource_group.lower(), *self._named(nodes)])
+
+    async def read_all(self, nodes: Sequence[Node], joined: Collection[str] = ()) -> Machines:
+        """The same for load balancers and routes, in one read for all that ask; or it raises.
+
+        `joined` are the groups of what is behind load balancers: of one that is missing, or that
+        may not be read, nothing is known.
         """
-        group = self._config.resource_group.lower()
+        group, named = self._config.resource_group.lower(), self._named(nodes)
+        groups = dict.fromkeys([group, *named, *sorted(joined)])
+        is_own = len(groups) == 1
+        found = await (self._own_group() if is_own else self.reader.read([*groups]))
+        for name, error in found.unread.items():
+            if name in (group, *named) or not isinstance(error, NotFound | Denied):
+                raise error
+        return found
+
+    def _named(self, nodes: Sequence[Node]) -> list[str]:
+        """The other groups that provider IDs name: old Nodes' first, as who registers new ones may
+        name groups without end.
+        """
         oldest = sorted(nodes, key=lambda node: node.age_order)
         scopes = [ids.scope_of(ids.machine_of(node.provider_id)) for node in oldest]
-        more = [*dict.fromkeys(item.group for item in scopes if item and item.group != group)]
-        return await self.reader.read([group, *more[:MOST_GROUPS]])
-
-    async def read_all(self, nodes: Sequence[Node]) -> Machines:
-        """The same for load balancers and routes, in one read for all that ask; or it raises."""
-        group = self._config.resource_group.lower()
-        scopes = (ids.scope_of(ids.machine_of(node.provider_id)) for node in nodes)
-        if all(scope is None or scope.group == group for scope in scopes):
-            found = await self._own_group()
-        else:
-            found = await self.read(nodes)
-        for error in found.unread.values():
-            raise error
-        return found
+        own = self._config.resource_group.lower()
+        named = dict.fromkeys(scope.group for scope in scopes if scope and scope.group != own)
+        return [*named][:MOST_GROUPS]
 
     async def find(self, node: Node, listing: Machines) -> Sequence[Machine] | Answer:
         """A group that was not read says nothing of its Nodes, nor of those without an ID."""

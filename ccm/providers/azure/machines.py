@@ -147,6 +147,7 @@ class Machines(Listing[str, Machine]):
     by_name: dict[str, list[Machine]] = field(default_factory=lambda: defaultdict(list))
     public: dict[str, str] = field(default_factory=dict)  # addresses by ID
     unread: dict[str, CloudError] = field(default_factory=dict)  # by group, why not
+    interfaces: list[Json] = field(default_factory=list)  # also of machines that are gone
 
     def add(self, machines: Iterable[Machine]) -> None:
         for machine in machines:
@@ -154,10 +155,15 @@ class Machines(Listing[str, Machine]):
             for name in machine.names:
                 self.by_name[name].append(machine)
 
-    def interfaces(self) -> list[Json]:
-        """All interfaces that are listed with the machines."""
-        groups = {id(machine.interfaces): machine.interfaces for machine in self.records}
-        return [item for group in groups.values() for item in group.values()]
+    @property
+    def hosts(self) -> set[str]:
+        """The private addresses of all interfaces."""
+        return {
+            ip
+            for interface in self.interfaces
+            for item in objects(properties_of(interface).get("ipConfigurations"))
+            if (ip := text(properties_of(item).get("privateIPAddress")))
+        }
 
 
 class MachineReader:
@@ -192,6 +198,7 @@ class MachineReader:
                 found.unread[group] = result
                 continue
             singles, members, listed = result
+            found.interfaces += listed
             interfaces = {key_of(item): item for item in listed}
             found.add(Machine(item, views.get(key_of(item)), interfaces) for item in singles)
             found.add(Machine(member, _own_view(member), interfaces) for member in members)

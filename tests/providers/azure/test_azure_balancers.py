@@ -55,6 +55,15 @@ def joined(lab: Lab, name: str = CLUSTER) -> int:
     return len(lab.state()["members"][pool])
 
 
+def members(lab: Lab) -> set[str]:
+    """The machines behind the load balancer, by interface or by address."""
+    pool = lab.get("loadBalancers", CLUSTER)["properties"]["backendAddressPools"][0]
+    listed = pool["properties"].get("loadBalancerBackendAddresses", ())
+    interfaces = lab.state()["members"].get(pool["id"].lower(), ())
+    by_interface = {one["id"].split("/")[8].removesuffix("-nic") for one in interfaces}
+    return by_interface | {one["name"] for one in listed}
+
+
 async def delete(cloud: Started, asked: Service) -> None:
     assert cloud.load_balancers
     await invoke(cloud.load_balancers.delete, asked)
@@ -414,7 +423,7 @@ async def test_without_floating_addresses_node_ports_are_reached(
 async def test_rules_of_machines_follow_them_and_go_when_the_address_floats_again(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
-    """Another Service's rule for the same machines stays."""
+    """Who left the pool that Services share is in no rule; another Service's rule stays."""
     off, other = {"disable-load-balancer-floating-ip": "true"}, port(80, node_port=30081)
     second = host(lab.add_machine("second"))
     await cloud.ensure(web("one", off), node, second)
@@ -423,7 +432,7 @@ async def test_rules_of_machines_follow_them_and_go_when_the_address_floats_agai
     opened = {
         tuple(one["destinationPortRanges"]): destinations_of(one) for one in rules(lab).values()
     }
-    assert {ports: len(found) for ports, found in opened.items()} == {("30080",): 1, ("30081",): 2}
+    assert {ports: len(found) for ports, found in opened.items()} == {("30080",): 1, ("30081",): 1}
     made = await cloud.ensure(web("one"), node)
     opened = {
         tuple(one["destinationPortRanges"]): destinations_of(one) for one in rules(lab).values()
@@ -432,6 +441,31 @@ async def test_rules_of_machines_follow_them_and_go_when_the_address_floats_agai
     assert opened["80",] == {made.ingress[0].ip}
     await cloud.ensure(web("two", ports=[other]), node)
     assert len(rules(lab)) == 1
+
+
+@pytest.mark.parametrize("kind", ["nodeIPConfiguration", "nodeIP"])
+async def test_machines_of_other_groups_leave_nothing_behind(lab: Lab, kind: str) -> None:
+    """The last one of its group leaves the pool and the rules; so do all with the Service."""
+    cloud = await Started(lab.config(loadBalancerBackendPoolConfigurationType=kind)).start()
+    off, node = {"disable-load-balancer-floating-ip": "true"}, host(lab.add_machine("near"))
+    far, third = (host(lab.add_machine(name, OTHER_GROUP)) for name in ("far", "third"))
+    asked, floating = web("one", off), web("two", ports=[port(81)])
+    await cloud.ensure(asked, node, far)
+    await cloud.ensure(floating, node, far)
+    assert members(lab) == {"near", "far"}
+    assert cloud.load_balancers
+    for one in (floating, asked):
+        await invoke(cloud.load_balancers.update_nodes, one, [node])
+    assert members(lab) == {"near"}
+    opened = {tuple(one["destinationPortRanges"]): one for one in rules(lab).values()}
+    assert len(destinations_of(opened["30080",])) == 1
+    await cloud.ensure(asked, node, far, third)
+    lab.delete_machine(path_of("virtualMachines", "far", OTHER_GROUP))
+    lab.delete_machine(path_of("virtualMachines", "third", OTHER_GROUP))
+    await delete(cloud, asked)
+    assert len(rules(lab)) == 1
+    await delete(cloud, floating)
+    assert not rules(lab)
 
 
 async def test_a_frontend_in_another_subnet_has_the_zones_of_a_new_one(

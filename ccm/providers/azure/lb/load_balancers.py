@@ -21,8 +21,8 @@ from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb import plan, security_group
 from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, services_of
 from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
-from ccm.providers.azure.lb.members import Members, backends
-from ccm.providers.azure.lb.names import BASE, INTERNAL_SUFFIX, IPV6, Names, pool_of, uid_of
+from ccm.providers.azure.lb.members import Members, backends, joined_addresses, joined_groups
+from ccm.providers.azure.lb.names import BASE, INTERNAL_SUFFIX, IPV4, IPV6, Names, pool_of, uid_of
 from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
 from ccm.providers.azure.lb.request import BalancerRequest, additional_ips, read_request
 from ccm.providers.azure.lb.security_group import Access
@@ -97,10 +97,10 @@ class AzureLoadBalancers:
         if service.annotations.get(NO_FLOATING) == "true":  # the security group names machines
             await self.ensure(service, nodes)
             return
-        seen, machines = self._members.writes, await self._instances.read_all(nodes)
+        seen, machines = self._members.writes, await self._machines(nodes, balancers)
         wanted = backends(nodes, machines, self._config)
-        for is_internal, balancer in own.items():
-            await self._join(service, is_internal, balancer, wanted, machines, seen)
+        for is_internal in own:
+            await self._join(service, is_internal, balancers, wanted, machines, seen)
 
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
@@ -113,8 +113,8 @@ class AzureLoadBalancers:
         addresses = {*_addresses_in(frontends, listed)}
         addresses |= {ip_of(item) for item in listed if owner.is_of(item)} - {""}
         if service.annotations.get(NO_FLOATING) == "true":
-            machines = (await self._instances.read_all(())).records
-            addresses = {item for machine in machines for item in machine.private}
+            machines = await self._machines((), balancers)
+            addresses = machines.hosts | joined_addresses(self._pools(balancers))
         with suppress(Refused):
             more = additional_ips(Annotations(service.annotations))
             addresses |= {*more} - await self._of_others(balancers, names) if more else set()
@@ -144,11 +144,11 @@ class AzureLoadBalancers:
 
     async def _ensure(self, request: BalancerRequest, nodes: Sequence[Node]) -> Balancer:
         names, group = request.names, _group_of(request.service)
-        seen = self._members.writes
+        seen, balancers = self._members.writes, await self._balancers()
         reads: list[Any] = await together(
-            self._balancers(), self._instances.read_all(nodes), self._addresses.list(group)
+            self._machines(nodes, balancers), self._addresses.list(group)
         )
-        balancers, machines, listed = reads
+        machines, listed = reads
         before = [
             frontend for found in balancers.values() for frontend in own_frontends(found, names)
         ]
@@ -162,7 +162,8 @@ class AzureLoadBalancers:
         planned = await self._plan(request, public, balancers.get(request.is_internal))
         balancer = await self._write(planned, balancers.get(request.is_internal))
         wanted = backends(nodes, machines, self._config)
-        await self._join(request.service, request.is_internal, balancer, wanted, machines, seen)
+        now = {**balancers, request.is_internal: balancer}
+        await self._join(request.service, request.is_internal, now, wanted, machines, seen)
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
@@ -211,24 +212,30 @@ class AzureLoadBalancers:
         self,
         service: Service,
         is_internal: bool,
-        balancer: Json,
+        balancers: Balancers,
         wanted: Mapping[str, Machine],
         machines: Machines,
         seen: int,
     ) -> None:
-        """`seen` are the writes of interfaces before `machines` were read."""
-        pools = objects(ids.properties_of(balancer).get(plan.POOLS))
+        """`seen` are the writes of interfaces before `machines` were read.
+
+        Who leaves is in no rule before: afterwards no pool would show it.
+        """
+        pools = objects(ids.properties_of(balancers[is_internal]).get(plan.POOLS))
         for family in service.ip_families:
             version, name = 6 if family == IPV6 else 4, pool_of(self._cluster, family)
             pool = next(item for item in pools if ids.same(text(item.get("name")), name))
             if self._members.are_right(pool, wanted, version):
                 continue
+            left = self._members.leaving(pool, wanted, version, machines.interfaces)
+            if left and plan.has_node_ports(balancers.values()):
+                await self._open(None, (), left, {}, [])
             pool_id = f"{self._resources[is_internal].path}/{plan.POOLS}/{name}"
             if self._config.has_ip_pools:
                 await self._members.join_by_address(pool_id, wanted, version)
             else:
                 await self._members.join_by_interface(
-                    pool_id, wanted, version, machines.interfaces(), seen
+                    pool_id, wanted, version, machines.interfaces, seen
                 )
 
     async def _admit(
@@ -250,7 +257,7 @@ class AzureLoadBalancers:
         is_off = request.annotations.is_true("disable-load-balancer-nsg-rule")
         seen = {**balancers, request.is_internal: balancer}
         kept = plan.ports_of_others(seen, request.names, own_frontends(balancer, request.names))
-        hosts = {ip for machine in machines.records for ip in machine.private}
+        hosts = machines.hosts | joined_addresses(self._pools(balancers))
         warnings = request.annotations.warnings
         await self._open(None if is_off else access, addresses, stale, kept, warnings, hosts)
 
@@ -285,6 +292,21 @@ class AzureLoadBalancers:
         listed = await self._api.list("ListLoadBalancers", self._list_path)
         paths = {item.path.lower(): is_internal for is_internal, item in self._resources.items()}
         return {paths[ids.key_of(item)]: item for item in listed if ids.key_of(item) in paths}
+
+    async def _machines(self, nodes: Sequence[Node], balancers: Balancers) -> Machines:
+        """Those in the groups of Nodes, and of what is in the cluster's pools."""
+        groups = joined_groups(self._pools(balancers))
+        return await self._instances.read_all(nodes, groups)
+
+    def _pools(self, balancers: Balancers) -> list[Json]:
+        """The cluster's."""
+        names = {pool_of(self._cluster, family).lower() for family in (IPV4, IPV6)}
+        pools = (
+            pool
+            for balancer in balancers.values()
+            for pool in objects(ids.properties_of(balancer).get(plan.POOLS))
+        )
+        return [pool for pool in pools if text(pool.get("name")).lower() in names]
 
     async def _addresses_of(self, frontends: Sequence[Json], service: Service) -> list[str]:
         is_public = any("publicIPAddress" in ids.properties_of(frontend) for frontend in frontends)

@@ -30,6 +30,17 @@ def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> 
     return found
 
 
+def joined_groups(pools: Iterable[Json]) -> set[str]:
+    """The resource groups of the interfaces in pools."""
+    scopes = (ids.scope_of(key) for pool in pools for key in _joined(pool))
+    return {scope.group for scope in scopes if scope}
+
+
+def joined_addresses(pools: Iterable[Json]) -> set[str]:
+    """Those of the members that joined by address."""
+    return {ip for pool in pools for ip in _entries(pool).values() if ip}
+
+
 class Members:
     """Joins machines to pools; one at a time works on one load balancer's."""
 
@@ -44,6 +55,20 @@ class Members:
         if self._config.has_ip_pools:
             return _entries(pool) == _entries_of(wanted, version)
         return _joined(pool) == set(_configurations(wanted.values(), version))
+
+    def leaving(
+        self, pool: Json, wanted: Mapping[str, Machine], version: int, interfaces: Iterable[Json]
+    ) -> set[str]:
+        """The addresses of machines behind a pool that are not wanted there."""
+        if self._config.has_ip_pools:
+            return {*_entries(pool).values()} - {*_entries_of(wanted, version).values(), ""}
+        keys = _joined(pool) - {*_configurations(wanted.values(), version)}
+        return {
+            text(ids.properties_of(item).get("privateIPAddress"))
+            for interface in interfaces
+            for item in objects(ids.properties_of(interface).get("ipConfigurations"))
+            if ids.key_of(item) in keys
+        } - {""}
 
     async def join_by_address(
         self, pool_id: str, wanted: Mapping[str, Machine], version: int

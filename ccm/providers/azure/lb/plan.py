@@ -217,6 +217,15 @@ def has_parts(balancer: Json, names: Names) -> bool:
     return any(names.is_own(text(item.get("name"))) for item in parts)
 
 
+def has_node_ports(balancers: Iterable[Json]) -> bool:
+    """Whether some address does not float, so that clients have to reach machines."""
+    return any(
+        properties_of(rule).get("enableFloatingIP") is not True
+        for balancer in balancers
+        for rule in objects(properties_of(balancer).get(RULES))
+    )
+
+
 def ports_of_others(
     balancers: Mapping[bool, Json], names: Names, frontends: Sequence[Json]
 ) -> dict[str, set[str]]:
