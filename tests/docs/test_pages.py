@@ -51,7 +51,7 @@ RUN = {
 NOT_RUN = {"cosign", "ctr", "docker", "k0s", "kops", "podman", "rm", "systemd-run"}
 """Those that would need a registry, a cluster, a daemon or a bus; one removes an installation."""
 
-GENERATED = {"annotations.md", "faults.md", "flags.md", "metrics.md"}
+GENERATED = {"annotations.md", "flags.md", "metrics.md"}
 MAX_WORDS = 1500
 
 every_page = pytest.mark.parametrize("page", [*map(Page.read, PAGES)], ids=[*map(page_name, PAGES)])

@@ -1,4 +1,4 @@
-"""Prints the fault table, for `make docs`; `break [TEXT…]` shows which of its tests bite.
+"""Writes the pages of the fault table, for `make docs`; `break [TEXT…]` shows which tests bite.
 
 Both keep `seen.tsv`: the one drops what has changed, the other writes what it saw. With `--unseen`
 `break` leaves out what it has seen before.
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .cures import cures_of
-from .rows import read_rows, table
+from .rows import TESTS, index, pages, passing, read_rows
 from .seen import FILE, is_seen, read_seen, record, table_of_seen
 from .without import Tree
 
@@ -47,4 +47,10 @@ if __name__ == "__main__":
         texts = [text for text in sys.argv[2:] if text != "--unseen"]
         sys.exit(show_bites(texts, "--unseen" in sys.argv))
     FILE.write_text(table_of_seen(read_seen()), encoding="utf-8")
-    print(table(), end="")
+    folder = TESTS.parent / "docs" / "faults"
+    for name, text in pages().items():
+        Path(folder, name).write_text(text, encoding="utf-8")
+    page = folder.with_name("passing.md")
+    words = page.read_text(encoding="utf-8").partition("\n## ")[0]
+    page.write_text(f"{words}\n{passing()}", encoding="utf-8")
+    print(index(), end="")

@@ -7,12 +7,28 @@ from pathlib import Path
 HERE = Path(__file__).parent
 TESTS = HERE.parents[1]
 
+GROUPS = {
+    "api-server": "The API server refuses, hangs, lags behind or breaks off",
+    "replicas": "No replica leads, another one leads, or a start ends",
+    "workers": "A worker ends, hangs, restarts or grows",
+    "host": "The host lacks disk, memory, descriptors or CPU time",
+    "cloud": "The cloud refuses, throttles or does not answer",
+    "nodes": "A Node is not initialized, or a Node or a volume lacks its labels",
+    "deletions": "Nodes without a machine stay, or running machines are reported as missing",
+    "load-balancers": "A Service has no load balancer, or it lacks an address, a node or a port",
+    "services": "A Service is refused, or gets less than it asks for",
+    "routes": "A Node has no route, or its Pods have no traffic",
+    "others": "Someone writes or sends what nobody should",
+}
+"""What an operator sees, in the order of the pages."""
+
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
     """A fault, whom it meets, what happens then, for how long at most, and what is lost."""
 
     fault: str
+    group: str  # one of `GROUPS`
     controller: str  # as `--controllers` names it, `all` or `supervisor`
     then: str
     within: str
@@ -27,9 +43,7 @@ class FaultRow:
 
 def read_rows() -> list[FaultRow]:
     """Every row, ordered by controller and fault."""
-    with (HERE / "rows.tsv").open(encoding="utf-8", newline="") as file:
-        lines = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        rows = [FaultRow(**line) for line in lines]
+    rows = [FaultRow(**line) for line in _read_lines("rows.tsv")]
     return sorted(rows, key=lambda row: (row.controller, row.fault))
 
 
@@ -40,16 +54,68 @@ def exists(row: FaultRow) -> bool:
     return path.is_file() and f"def {name.partition('[')[0]}(" in path.read_text(encoding="utf-8")
 
 
-def table() -> str:
-    """The rows as tables in Markdown, one a controller."""
-    lines: list[str] = []
-    heading = ""
+def pages() -> dict[str, str]:
+    """Names below `docs/faults`, each with the Markdown of one group."""
+    return {f"{group}.md": _page(group, title) for group, title in GROUPS.items()}
+
+
+def index() -> str:
+    """The groups as a table in Markdown, for `docs/faults.md`."""
+    rows = read_rows()
+    lines = ["## By what you see", "", "| what you see | faults |", "|---|---|"]
+    for group, title in GROUPS.items():
+        count = sum(row.group == group for row in rows)
+        lines.append(f"| [{title}](faults/{group}.md) | {count} |")
+    return "\n".join(lines) + "\n"
+
+
+def _page(group: str, title: str) -> str:
+    lines = [
+        f"# {title}",
+        "",
+        "What may be behind it; [how to read this, and other symptoms](../faults.md).",
+    ]
+    lines += [
+        "",
+        "| what breaks | controller | what happens | within | lost |",
+        "|---|---|---|---|---|",
+    ]
     for row in read_rows():
-        if row.controller != heading:
-            heading = row.controller
-            lines += ["", f"## {heading}", "", "| fault | what happens | within | lost | test |"]
-            lines += ["|---|---|---|---|---|"]
-        file, _, name = row.test.partition("::")
-        link = f"[{name}](../tests/{file})"
-        lines.append(f"| {row.fault} | {row.then} | {row.within} | {row.lost} | {link} |")
-    return "\n".join(lines[1:]) + "\n"
+        if row.group == group:
+            cells = (
+                _sentence(row.fault),
+                row.controller,
+                _sentence(row.then),
+                row.within,
+                row.lost,
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _sentence(text: str) -> str:
+    """With a capital, where it begins with a word and not with a command, and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def passing() -> str:
+    """The troubles that pass as a table in Markdown, for `docs/passing.md`."""
+    rows = {row.name: row for row in read_rows()}
+    lines = ["## Troubles", "", "| trouble | before | now | seconds | a person does |"]
+    lines += ["|---|---|---|---|---|"]
+    for line in _read_lines("passing.tsv"):
+        row = rows[line["row"]]
+        cells = (
+            _sentence(row.fault),
+            line["before"],
+            _sentence(row.then),
+            line["seconds"],
+            "nothing",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _read_lines(name: str) -> list[dict[str, str]]:
+    with (HERE / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
