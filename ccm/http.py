@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 IDLE_TIMEOUT = 30.0  # seconds an idle connection is kept; servers close theirs later
 CONNECTING_AT_ONCE = 8  # connections; more would share the same processors' time
 READ_BUFFER_LIMIT = 1 << 20  # bytes of an unread body at which the connection stops reading
-HEAD_LIMIT = 64 << 10  # bytes that may arrive before headers are complete or after the body
+HEAD_LIMIT = 64 << 10  # bytes of heads, trailers and frames of chunks
 BODY_LIMIT = 64 << 20  # bytes of a buffered body: 500 Nodes of 130 KiB each
 CLOSED_BY_PEER = (ConnectionResetError, BrokenPipeError)
 _IS_CREDENTIAL = re.compile("(?i)auth|token|session|cookie|secret|api-?key")  # name of a header
@@ -73,7 +73,7 @@ class _PartialResponse:
     headers: dict[bytes, bytes] = field(default_factory=dict)
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0  # of the chunks, in bytes
-    head_size: int = 0  # what arrived since the last of them
+    overhead: int = 0  # bytes of heads, of trailers, and of chunks that hold less than their frame
     has_begun: bool = False
     has_headers: bool = False
     is_complete: bool = False
@@ -174,11 +174,11 @@ class HttpConnection(TlsProtocol):
         self._on_open(self)
 
     def data_received(self, data: bytes) -> None:
-        self._response.head_size += len(data)
+        self._response.overhead += len(data)
         try:
             self._parser.feed_data(data)
-            if self._response.head_size > HEAD_LIMIT:
-                raise httptools.HttpParserError(f"a head of more than {HEAD_LIMIT} bytes")
+            if self._response.overhead > HEAD_LIMIT:
+                raise httptools.HttpParserError(f"heads and frames of more than {HEAD_LIMIT} bytes")
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             why = error.__context__
             invalid = ConnectionError(f"invalid HTTP response: {why or error}")
@@ -208,15 +208,17 @@ class HttpConnection(TlsProtocol):
     def on_headers_complete(self) -> None:
         self._response.status = self._parser.get_status_code()
         if self._response.status < 200:  # informational: the final response follows
-            self._response = _PartialResponse(has_begun=True)
+            self._response = _PartialResponse(has_begun=True, overhead=self._response.overhead)
             return
-        self._response.has_headers, self._response.head_size = True, 0
+        self._response.has_headers, self._response.overhead = True, 0
         self._wake()
 
     def on_body(self, body: bytes) -> None:
         partial = self._response
         partial.chunks.append(body)
-        partial.size, partial.head_size = partial.size + len(body), 0
+        partial.size += len(body)
+        # Each byte counts twice: the frame of a chunk may be as large as what it holds.
+        partial.overhead = max(0, partial.overhead - 2 * len(body))
         if partial.size > BODY_LIMIT:
             raise BodyTooLarge(f"a body of more than {BODY_LIMIT} bytes")
         if partial.size > READ_BUFFER_LIMIT and self._waiter is None and self._transport:

@@ -90,6 +90,8 @@ ENDLESS_BODY = [STREAM, *[b"%x\r\n%b\r\n" % (1 << 20, b"x" * (1 << 20))] * 80]
 ENDLESS_HEAD = [b"HTTP/1.1 200 OK\r\n", *[b"X-Word: %b\r\n" % (b"x" * 4096)] * 4000]
 ENDLESS_HEADER = [b"HTTP/1.1 200 OK\r\nX-Word: ", *[b"x" * 65536] * 400]
 ENDLESS_REASON = [b"HTTP/1.1 200 ", *[b"x" * 65536] * 400]
+ENDLESS_CHUNKS = [STREAM, *[b"1\r\nx\r\n" * 1000] * 1000]
+ENDLESS_INTERIM = [b"HTTP/1.1 102 Processing\r\n\r\n" * 100] * 400
 ENDLESS_TRAILER = [STREAM + b"0\r\n", *ENDLESS_HEAD[1:]]
 
 
@@ -97,12 +99,14 @@ ENDLESS_TRAILER = [STREAM + b"0\r\n", *ENDLESS_HEAD[1:]]
     ("parts", "why"),
     [
         (ENDLESS_BODY, "a body of more than 67108864 bytes"),
-        (ENDLESS_HEAD, "a head of more than 65536 bytes"),
-        (ENDLESS_HEADER, "a head of more than 65536 bytes"),
-        (ENDLESS_REASON, "a head of more than 65536 bytes"),
-        (ENDLESS_TRAILER, "a head of more than 65536 bytes"),
+        (ENDLESS_HEAD, "heads and frames of more than 65536 bytes"),
+        (ENDLESS_HEADER, "heads and frames of more than 65536 bytes"),
+        (ENDLESS_REASON, "heads and frames of more than 65536 bytes"),
+        (ENDLESS_CHUNKS, "heads and frames of more than 65536 bytes"),
+        (ENDLESS_INTERIM, "heads and frames of more than 65536 bytes"),
+        (ENDLESS_TRAILER, "heads and frames of more than 65536 bytes"),
     ],
-    ids=["body", "headers", "header", "reason", "trailer"],
+    ids=["body", "headers", "header", "reason", "chunks", "interim", "trailer"],
 )
 async def test_an_answer_without_an_end_is_cut_off(
     serving: RawHttp, parts: list[object], why: str

@@ -31,11 +31,11 @@ class ReviewFailed(Exception):
 
 
 class TooManyReviews(Exception):
-    """Requests of strangers have had their reviews for now."""
+    """Unknown senders have had their reviews for now."""
 
 
 class ReviewBudget:
-    """How many reviews strangers cost the API server, whatever they send: so many a window each."""
+    """How many reviews unknown senders cost the API server: so many a window each."""
 
     def __init__(self, most: int, window: float) -> None:
         self._most, self._window = most, window
@@ -44,7 +44,7 @@ class ReviewBudget:
     def spend(self, who: str) -> None:
         """Count one review; raises `TooManyReviews` when all of this window's are spent.
 
-        Of too many strangers those are forgotten that came first.
+        Of too many senders those are forgotten that came first.
         """
         now = time.monotonic()
         spent, until = self._spent.get(who, (0, 0.0))
@@ -57,7 +57,7 @@ class ReviewBudget:
             self._spent.popitem(last=False)
 
     def refund(self, who: str) -> None:
-        """It was no stranger's."""
+        """The sender is known."""
         if who in self._spent:
             spent, until = self._spent[who]
             self._spent[who] = (spent - 1, until)
