@@ -18,7 +18,7 @@ GROUPS = {
     "load-balancers": "A Service has no load balancer, or it lacks an address, a node or a port",
     "services": "A Service is refused, or gets less than it asks for",
     "routes": "A Node has no route, or its Pods have no traffic",
-    "others": "Someone writes or sends what nobody should",
+    "others": "Someone writes or sends what no one should",
 }
 """What an operator sees, in the order of the pages."""
 
@@ -101,7 +101,7 @@ def _sentence(text: str) -> str:
 def passing() -> str:
     """The troubles that pass as a table in Markdown, for `docs/passing.md`."""
     rows = {row.name: row for row in read_rows()}
-    lines = ["## Troubles", "", "| trouble | before | now | seconds | a person does |"]
+    lines = ["## Faults", "", "| fault | before | now | seconds | a person does |"]
     lines += ["|---|---|---|---|---|"]
     for line in _read_lines("passing.tsv"):
         row = rows[line["row"]]
