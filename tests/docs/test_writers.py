@@ -1,15 +1,18 @@
-"""The page of what each writer can reach names tests that exist, and for each writer some."""
+"""The pages of writers and of attacks name tests that exist, and for each writer some."""
 
 import re
+
+import pytest
 
 from tests.docs.pages import DOCS, ROOT
 
 TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
-def test_every_test_that_the_page_names_is_there() -> None:
-    _, *sections = (DOCS / "writers.md").read_text().split("\n## ")
-    assert len(sections) == 6
+@pytest.mark.parametrize(("page", "count"), [("writers", 6), ("attacks", 2)])
+def test_every_test_that_the_page_names_is_there(page: str, count: int) -> None:
+    _, *sections = (DOCS / f"{page}.md").read_text().split("\n## ")
+    assert len(sections) == count
     for section in sections:
         named = TEST.findall(section)
         assert named, section.partition("\n")[0]
