@@ -1,8 +1,9 @@
 """Authorization, and the middleware that applies it: only permitted requests reach a handler."""
 
+import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableSet
 from dataclasses import dataclass
 
 import orjson
@@ -97,14 +98,19 @@ class Authorizer:
 class AccessMiddleware:
     """Passes a permitted request to its handler, or responds with a Status as the API server does.
 
-    Paths that are always allowed are so whatever the state of the API server is.
+    Paths that are always allowed are so whatever the state of the API server is. Connections that
+    had another permitted request join `permitted`.
     """
 
     def __init__(
-        self, authenticator: Authenticator, authorizer: Authorizer, counters: Counters
+        self,
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        counters: Counters,
+        permitted: MutableSet[asyncio.BaseTransport],
     ) -> None:
         self._authenticator, self._authorizer = authenticator, authorizer
-        self._counters = counters
+        self._counters, self._permitted = counters, permitted
         self._no_warning_until = 0.0
 
     async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -139,6 +145,8 @@ class AccessMiddleware:
             why = "the API server did not authenticate or authorize the request: see the log"
             return _status(500, "InternalError", why)
         if decision.is_allowed:
+            if request.transport:
+                self._permitted.add(request.transport)
             return None
         why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
         return _status(403, "Forbidden", f"{why}: {decision.reason}" if decision.reason else why)

@@ -5,10 +5,11 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -49,6 +50,7 @@ class HttpsServer:
         self._cleanup = AsyncExitStack()
         self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._tls: ServingTls | None = None
+        self._permitted: WeakSet[asyncio.BaseTransport] = WeakSet()
         self.counters = Counters()
 
     def add_routes(self, routes: Iterable[web.RouteDef]) -> None:
@@ -97,7 +99,11 @@ class HttpsServer:
         await runner.setup()
         assert runner.server
         listener = TlsListener(
-            listening, tls.context, runner.server, self._timings.handshake_timeout
+            listening,
+            tls.context,
+            runner.server,
+            self._timings.handshake_timeout,
+            self._permitted,
         )
         self._cleanup.callback(listener.abort)
         self._cleanup.push_async_callback(runner.cleanup)
@@ -115,7 +121,7 @@ class HttpsServer:
         reviewer = Reviewer(kube, self._timings)
         authorizer = Authorizer(self._settings, reviewer, self.counters)
         self._cleanup.push_async_callback(authorizer.close)
-        return AccessMiddleware(authenticator, authorizer, self.counters)
+        return AccessMiddleware(authenticator, authorizer, self.counters, self._permitted)
 
     def _app(self, access: AccessMiddleware) -> web.Application:
         @web.middleware
@@ -177,18 +183,21 @@ LOCAL = ""
 """In place of the address of a client on this host, such as the kubelet with its probes."""
 
 
-def to_close(held: Mapping[T, str], limit: int) -> T | None:
+def to_close(held: Mapping[T, str], limit: int, known: Container[object] = ()) -> T | None:
     """The connection that makes room for one more; None while there is room.
 
     `held` has the clients' addresses, the oldest connection first. It is the oldest one of the
-    address that holds most of them, and of this host's own only when there are no others: no
-    client loses a connection to unknown ones.
+    address that holds most of them, first among those that are not `known`, last among this host's
+    own: no client loses a connection to unknown ones.
     """
     if len(held) < limit:
         return None
-    counts = Counter(address for address in held.values() if address != LOCAL)
-    most = max(counts, key=lambda address: counts[address], default=LOCAL)
-    return next(item for item, address in held.items() if address == most)
+    remote = {item: address for item, address in held.items() if address != LOCAL}
+    unknown = {item: address for item, address in remote.items() if item not in known}
+    among = unknown or remote or held
+    counts = Counter(among.values())
+    most = max(counts, key=lambda address: counts[address])
+    return next(item for item, address in among.items() if address == most)
 
 
 class TlsListener:
@@ -200,9 +209,10 @@ class TlsListener:
         context: ssl.SSLContext,
         protocol: Callable[[], asyncio.BaseProtocol],
         handshake_timeout: float,
+        known: Container[asyncio.BaseTransport] = (),
     ) -> None:
         self._socket, self._context, self._protocol = listening, context, protocol
-        self._handshake_timeout = handshake_timeout
+        self._handshake_timeout, self._known = handshake_timeout, known
         self._handshakes: dict[asyncio.Task[None], str] = {}  # the client's address; oldest first
         self._open: dict[asyncio.Transport, str] = {}
 
@@ -250,7 +260,7 @@ class TlsListener:
             log.debug("TLS handshake failed", extra={"error": str(error)})
             return
         self._open = {item: of for item, of in self._open.items() if not item.is_closing()}
-        if oldest := to_close(self._open, MAX_CONNECTIONS):
+        if oldest := to_close(self._open, MAX_CONNECTIONS, self._known):
             oldest.abort()
         self._open[transport] = address
 

@@ -25,9 +25,13 @@ def connected(server: LocalServer, source: str = "127.0.0.1") -> socket.socket:
     return socket.create_connection(("127.0.0.1", server.port), source_address=(source, 0))
 
 
-async def greeted(server: LocalServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def greeted(
+    server: LocalServer, source: str = "127.0.0.1"
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection with TLS that asks for nothing."""
-    return await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting_anybody())
+    return await asyncio.open_connection(
+        "127.0.0.1", server.port, ssl=trusting_anybody(), local_addr=(source, 0)
+    )
 
 
 @pytest.mark.parametrize("words", [b"", b"GET /healthz HTTP/1.1\r\n\r\n", b"\x16\x03\x01" * 99])
@@ -113,6 +117,33 @@ def test_who_holds_most_loses_the_oldest() -> None:
     assert to_close(held, 6) == 2
     assert to_close({1: LOCAL, 2: LOCAL}, 2) == 1
     assert to_close({1: LOCAL, 2: "a"}, 2) == 2
+
+
+def test_who_had_a_permitted_request_goes_after_unknown_ones() -> None:
+    held = {1: "scraper", 2: "b", 3: "c", 4: LOCAL}
+    assert to_close(held, 4, known={1}) == 2
+    assert to_close({1: "scraper", 4: LOCAL}, 2, known={1}) == 1
+    assert to_close({1: "a", 2: "b", 3: "b"}, 3, known={1, 2, 3}) == 2
+
+
+async def test_clients_of_many_addresses_close_no_client_that_was_permitted(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 10)
+    reviews.add_token("good", "alice", "dev")
+    reviews.allow("dev", "/page")
+    asked = b"GET /page HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n"
+    async with serving(reviews) as server:
+        with ExitStack() as held:
+            reader, writer = await greeted(server, "127.0.2.1")
+            held.callback(writer.close)
+            writer.write(asked)
+            assert b" 200 " in await reader.readline()
+            for number in range(30):
+                held.callback((await greeted(server, f"127.0.3.{number + 1}"))[1].close)
+            await until(lambda: site_connections(server) <= 10)
+            writer.write(asked)
+            await reader.readuntil(b"HTTP/1.1 200 ")
 
 
 def site_connections(server: LocalServer) -> int:
