@@ -187,7 +187,7 @@ mutants-tools: venv # What changes the code
 
 # ROWS names some, by a part of the fault or of its test; --unseen leaves out those of seen.tsv.
 bites: venv ## Take its cure from each row of the fault table, and see the row's test fail
-	$(BIN)/python -m tests.docs.faults break $(ROWS)
+	$(BIN)/python -m tests.docs.faults break $(if $(ROWS),"$(ROWS)")
 
 edge-cases: venv ## Run upstream's edge cases and print which tests hold each of them
 	$(BIN)/python -m tests.integration.edge_cases
