@@ -169,6 +169,7 @@ DEFAULT_GROUP = "ccm.default_cloud_controllers"
 """The same for those that `*` turns on; they raise `NotNeeded` where nothing asks for them."""
 _PROVIDED_NAME = re.compile(r"[a-z]+(-[a-z]+)*")
 _TAKEN = {*ALIASES, *KNOWN, "node"}
+_kept: dict[str, Any] = {}  # controller → its module
 
 
 def canonical(items: Sequence[str]) -> tuple[str, ...]:
@@ -226,11 +227,18 @@ def unknown(items: Sequence[str], provider: str) -> list[str]:
     return [name for name in strange if name not in known]
 
 
+def keep_controller(name: str, provider: str) -> None:
+    """Import it for this process and its forks, which look for no package any more."""
+    _kept[name] = load_controller(name, provider)
+
+
 def load_controller(name: str, provider: str) -> Any:
     """The module of a controller (`workers.controller`): a package of ours, or the provider's.
 
     Raises `ConfigurationFault` when that cannot be imported.
     """
+    if name in _kept:
+        return _kept[name]
     module = f"workers.{name}.controller"
     if name.replace("_", "-") not in _TAKEN:
         module = provided_by(provider).get(name, module)

@@ -17,9 +17,9 @@ from ccm.bus.sockets import Port
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, MarksMachines, ProviderContext
 from ccm.cloud.proof import prove_credentials
-from ccm.cloud.registry import load_provider, read_config
+from ccm.cloud.registry import keep_provider, load_provider, read_config
 from ccm.cloud.secrets import config_map_keeper, secret_reader
-from ccm.controllers import load_controller
+from ccm.controllers import keep_controller, load_controller
 from ccm.decide.lease import write_grace
 from ccm.errors import ConfigurationFault, ConfigurationFaults, Denied, ExitCode
 from ccm.kube.client import Fence, Kube, RateLimit, RestConfig, WorkerToken
@@ -45,8 +45,9 @@ def preload(provider: str, controllers: Sequence[str]) -> None:
     """Import what workers of these controllers need; what cannot be imported, they report."""
     for name in controllers:
         with suppress(ConfigurationFault):
-            load_controller(name, provider)
+            keep_controller(name, provider)
     try:
+        keep_provider(provider)
         load_provider(provider)
     except (Exception, SystemExit):  # around one callback: whatever an import does
         log.debug("provider not loaded beforehand", exc_info=True)

@@ -22,6 +22,11 @@ def register_cloud_provider(name: str, factory: Factory) -> None:
     _in_code[name] = factory
 
 
+def keep_provider(name: str) -> None:
+    """Import it for this process and its forks, which look for no package any more."""
+    _in_code[name] = provider_factory(name)
+
+
 def known_providers() -> list[str]:
     """Names that `--cloud-provider` accepts; nothing is imported to find them."""
     return sorted({point.name for point in entry_points(group=GROUP)} | _in_code.keys())

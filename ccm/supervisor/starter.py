@@ -7,11 +7,13 @@ import select
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import multiprocess
 from multiprocess.util import register_after_fork
 
+import ccm
 from ccm.background import call_until_done
 from ccm.bus.frames import WorkerSpec
 from ccm.processes import adopt_orphans, zombies
@@ -107,6 +109,25 @@ async def reap_orphans() -> None:
         await asyncio.sleep(REAP_INTERVAL)
 
 
+class InstalledPackage:
+    """The package on disk that this process was loaded from."""
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    def is_replaced(self) -> bool:
+        """Whether it is gone, or another one is in its place: what is loaded now would be mixed."""
+        return self._now() != self._before
+
+    @staticmethod
+    def _now() -> tuple[int, ...]:
+        try:
+            found = Path(ccm.__file__).stat()
+        except OSError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 class WorkerStarter:
     """Starts worker processes: of a provider, with these controllers (see `load_controller`).
 
@@ -119,6 +140,9 @@ class WorkerStarter:
         self._provider, self._controllers = provider, controllers
         self._context = multiprocess.get_context("spawn")
         self._template: _Template | None = None
+        self.package = InstalledPackage()
+        self.is_outdated = False
+        """Whether workers can be started of another version only, so that none is started."""
 
     def __enter__(self) -> Self:
         """Let a template load, where the kernel has what it takes (Linux 5.3)."""
@@ -143,10 +167,12 @@ class WorkerStarter:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOAD_TIMEOUT):
                     await self._template.loaded()
+        self.is_outdated = self.package.is_replaced()  # the template may have loaded some of each
 
     def start(self, spec: WorkerSpec) -> Process:
         """A process for `spec`; raises `OSError` or `MemoryError` when there can be none.
 
+        It is of the version that runs here, or not started: the package on disk may be another.
         A template that does not answer may have begun with it: then there is none of this name.
         """
         if self._template and self._template.is_loaded():
@@ -159,6 +185,9 @@ class WorkerStarter:
                 self._replace_template(error)
             else:
                 return ForkedProcess(pid)
+        self.is_outdated = self.is_outdated or self.package.is_replaced()
+        if self.is_outdated:
+            raise OSError("the package on disk was replaced")
         process = self._context.Process(
             target=run_worker, args=(spec,), name=spec.name, daemon=True
         )
@@ -171,7 +200,8 @@ class WorkerStarter:
         if self._template:
             self._template.end()
         self._template = None  # workers start without one, if there can be none
-        self._load(self._context)
+        if not self.package.is_replaced():
+            self._load(self._context)
 
     def _load(self, context: Any) -> None:
         self._template = _Template(context, self._provider, self._controllers)

@@ -54,7 +54,7 @@ from ccm.worker_names import wanted_workers
 
 log = logging.getLogger(__name__)
 
-DIRECTORY_INTERVAL = 0.5  # seconds between two looks whether the runtime directory is still ours
+DISK_INTERVAL = 0.5  # seconds between two looks whether the runtime directory is still ours
 
 
 class Supervisor:
@@ -172,7 +172,7 @@ class Supervisor:
         self._began = time.monotonic()
         self._stop = asyncio.Event()
         self._migration, self._api_counters = migration, kube.counters
-        self._exit_code = ExitCode.OK
+        self._exit_code, self._is_loaded = ExitCode.OK, False
         self.faults: list[str] = []  # why the exit code is CONFIGURATION, for the operator
         self._cannot_serve: ConfigurationFault | None = None
         self._uninitialized: UninitializedNodes | None = None  # once HTTPS is served
@@ -191,7 +191,6 @@ class Supervisor:
         await self._starter.loaded()
         self._children.add(wanted)
         tasks = [self._supervise(name, part) for name, part in self._parts(listening)]
-        log.info("supervisor started", extra={"version": __version__})
         try:
             await self._stop.wait()
             await self._end()
@@ -223,10 +222,11 @@ class Supervisor:
             ("https", self._serve_https(listening)),
             (
                 "systemd",
-                update_status(self._notifier, self._progress.is_settled, self._progress.sentence),
+                update_status(self._notifier, self._is_settled, self._progress.sentence),
             ),
             ("cloud outages", CloudOutages(self._children, self._warn).run()),
             ("runtime directory", self._check_directory()),
+            ("package", self._check_package()),
             ("watchdog", feed_watchdog(self._notifier, self._what_is_stuck)),
         ]
 
@@ -245,12 +245,17 @@ class Supervisor:
         return asyncio.create_task(guarded(), name=name)
 
     async def _serve_https(self, listening: socket.socket | None) -> None:
-        """Serve for ever. It loads longer than the workers need to begin, so it does so beside."""
+        """Serve for ever. It loads longer than the workers need to begin, so it does so beside.
+
+        Nothing is loaded once it is reported that the supervisor has started.
+        """
         if listening is None:
+            self._on_loaded()
             await asyncio.Event().wait()
             return
         self._uninitialized = UninitializedNodes(self._nodes.store, self._leads_nodes)
         serving = await asyncio.to_thread(importlib.import_module, "ccm.supervisor.serving")
+        self._on_loaded()
         server = serving.https_server(
             serving.HttpsDependencies(
                 settings=self._settings,
@@ -274,10 +279,28 @@ class Supervisor:
         finally:
             await server.close()
 
+    def _on_loaded(self) -> None:
+        self._is_loaded = True
+        log.info("supervisor started", extra={"version": __version__})
+
+    def _is_settled(self) -> bool:
+        """For systemd: whether the start is over."""
+        return self._is_loaded and self._progress.is_settled()
+
+    async def _check_package(self) -> None:
+        """Return when workers could be started of another version of this package only."""
+        is_logged = False
+        while not self._starter.is_outdated:
+            if not is_logged and self._starter.package.is_replaced():
+                is_logged = True
+                log.warning("package replaced on disk: what runs goes on until it is restarted")
+            await asyncio.sleep(DISK_INTERVAL)
+        log.error("package replaced on disk: workers would be of another version")
+
     async def _check_directory(self) -> None:
         """Return when the runtime directory is deleted: nothing could reach us or our workers."""
         while self._paths.are_held():  # noqa: ASYNC110 - the file system does not call
-            await asyncio.sleep(DIRECTORY_INTERVAL)
+            await asyncio.sleep(DISK_INTERVAL)
         log.error("runtime directory deleted", extra={"path": self._paths.directory})
 
     async def _end(self) -> None:
