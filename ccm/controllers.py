@@ -110,7 +110,7 @@ DECLARATIONS = (
         {"service": SERVICE},
         account="service-controller",
         explained="service",
-        section="balancers",
+        section="load_balancers",
         rules={
             SERVICE: (
                 PolicyRule("services", ("get",), "whether one that vanished is really gone"),

@@ -19,7 +19,7 @@ def is_journal(stream: TextIO) -> bool:
     """Whether the journal takes in what is written there, as systemd says to its services."""
     try:
         info = os.fstat(stream.fileno())
-    except OSError:  # it is no file
+    except OSError:  # it is not a regular file
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{info.st_dev}:{info.st_ino}"
 

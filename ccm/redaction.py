@@ -168,7 +168,7 @@ def bounded_text(text: str, limit: int) -> str:
 def _shortened(head: str, tail: str, limit: int) -> str:
     """The first words of `head` and the last of `tail`, where a remedy may stand.
 
-    The end begins with a whole word: a part of a secret is none.
+    The end begins with a whole word: a part of a secret is not a whole word.
     """
     if head is tail and len(head) <= limit:
         return head

@@ -123,7 +123,7 @@ class Permission:
         self._grace: float | None = None
 
     def outlive_by(self, grace: float) -> None:
-        """From now on the kernel ends this process `grace` seconds after a permission ran out.
+        """From now on the kernel ends this process `grace` seconds after a leadership deadline.
 
         Checks do not help a process that hangs, waits in a thread, or is stopped right after a
         check: the signal of a timer that ran out meanwhile comes before its next instruction.

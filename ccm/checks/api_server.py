@@ -47,7 +47,7 @@ async def open_client(context: CheckContext) -> tuple[Kube, str]:
     access = await config.load(settings.kubeconfig, settings.master)
     try:
         kube = Kube(access, "ccm-supervisor/check", MAX_IN_FLIGHT)
-    except (OSError, ValueError) as error:  # what ssl says of files that are none of its own
+    except (OSError, ValueError) as error:  # as ssl reports invalid files
         raise ConfigurationFault(
             "--kubeconfig",
             f"its certificates are not usable: {error}",

@@ -110,7 +110,7 @@ def _renewals(managed_fields: object) -> Iterator[tuple[str, str]]:
 
 
 def _timestamp(written: str) -> float:
-    """A time as Kubernetes writes it, in seconds; 0 when it is none."""
+    """A time as Kubernetes writes it, in seconds; 0 when it is invalid."""
     try:
         return datetime.fromisoformat(written).timestamp()
     except ValueError:

@@ -29,8 +29,8 @@ async def check_services(context: CheckContext) -> Iterable[Finding]:
     classes, now = context.settings.load_balancer_classes, (await server_clock(context))()
     capabilities = None
     if part:
-        features, outreaching = part.supported_features, part.privileged_annotations
-        capabilities = Capabilities.of(context.settings, features, outreaching)
+        features, privileged = part.supported_features, part.privileged_annotations
+        capabilities = Capabilities.of(context.settings, features, privileged)
     return evaluate_services(services, classes, capabilities, await current_leader(context), now)
 
 

@@ -66,8 +66,8 @@ def new(name: str, directory: Path | None, nodes_only: bool) -> None:
         if target.exists() and any(target.iterdir()):
             raise click.ClickException(f"{target} is not empty: name another with --directory")
         write(target, files)
-    except OSError as fault:
-        raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from fault
+    except OSError as error:
+        raise click.ClickException(f"{target} cannot be written: {error.strerror}") from error
     say(f"{len(files)} files in {target}; README.md shows where your cloud's calls go. Next:")
     steps = (f"cd {quote(str(target))}", "python3 -m venv .venv")
     install = f".venv/bin/pip install {quote(source())} -e '.[test]'"

@@ -231,7 +231,7 @@ class JsonApi:
         """Look at every response: it may say what is left of a quota."""
 
     def is_error(self, content: Any) -> bool:
-        """Whether a success is none, by its body."""
+        """Whether a successful status hides an error, by its body."""
         return False
 
     def error_text(self, content: Any, response: HttpResponse) -> str:
@@ -301,7 +301,7 @@ class ReloadingClient:
         self._stamps: list[tuple[int, int]] = []
 
     def current(self) -> HttpClient:
-        """The client to send with; raises `OSError` or `ValueError` for files that are none."""
+        """The client to send with; raises `OSError` or `ValueError` for invalid files."""
         try:
             stamps = [file_stamp(file) for file in self._files]
             if not self._clients or stamps != self._stamps:

@@ -163,7 +163,7 @@ def _given(
         elif text is None and not is_list(field):
             faults.add(place, "has no value", "write it as key = value", origin)
         elif text is None or not is_list(field):
-            given.clear()  # the last of several counts, and a blank one is none
+            given.clear()  # the last of several counts, and a blank one clears it
     return given
 
 

@@ -49,5 +49,5 @@ def orphaned_routes(routes: Iterable[Route], nodes: Iterable[Node]) -> Iterator[
 
 
 def _network(cidr: str) -> object:
-    """What is compared: a network, or the text that is none."""
+    """What is compared: a network, or the text when it is not a network."""
     return read_network(cidr) or cidr

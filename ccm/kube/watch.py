@@ -231,7 +231,7 @@ async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wat
 
 
 async def _page(kube: Kube, path: str, params: dict[str, str]) -> Json:
-    """One page of a list; an answer that is none would read as an empty list."""
+    """One page of a list; an invalid answer would read as an empty list."""
     try:
         page = await kube.get(path, params)
     except KubernetesError as error:

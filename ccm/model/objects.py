@@ -49,7 +49,7 @@ def object_key(raw: Json) -> str:
 
 
 def resource_version(raw: Json) -> int:
-    """The version of an object as a number; 0 when it is none.
+    """The version of an object as a number; 0 when it is not a number.
 
     Versions of one kind grow with each write (Kubernetes 1.35 made it official).
     """

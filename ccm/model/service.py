@@ -117,7 +117,7 @@ class Service(KubernetesObject):
 
     @property
     def requires_ipv6(self) -> bool:
-        """Whether a load balancer without IPv6 is none for it."""
+        """Whether a load balancer without IPv6 is not one for it."""
         is_preferred = (
             self.spec.get("ipFamilyPolicy") == "PreferDualStack" and "IPv4" in self.ip_families
         )

@@ -80,7 +80,7 @@ class WorkerReport(TypedDict, total=False):
     cloud_calls: dict[str, int]
     objects: int
     backends: int
-    balancers: int
+    load_balancers: int
     services: list[BalancerStatus]
     refresh_passes: int
 

@@ -62,7 +62,7 @@ class AccountCandidate:
 
     @property
     def is_useful(self) -> bool:
-        """Whether he may do any of the work; to record Events is none."""
+        """Whether he may do any of the work; to record Events does not count."""
         work = [each for each in self.reviews if each.rule.resource != "events"]
         is_refused = bool(work) and all(each.is_allowed is False for each in work)
         return not self.problem and not is_refused

@@ -37,7 +37,7 @@ CHECKS_OF_WATCHES = ("watches", "freshness")
 
 
 class Severity(StrEnum):
-    """As of the alerts: critical means that nodes, balancers or routes are not looked after."""
+    """As of the alerts: critical means that nodes, load balancers or routes are left alone."""
 
     CRITICAL = "critical"
     WARNING = "warning"

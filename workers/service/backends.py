@@ -28,7 +28,7 @@ class Backends:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """The Nodes as they are now; one that went meanwhile is none of them."""
+        """The Nodes as they are now; one that was deleted meanwhile is not among them."""
         return self.read(self.names)
 
 

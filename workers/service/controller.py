@@ -94,8 +94,8 @@ class ServiceController:
 
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context = context
-        features, outreaching = balancers.supported_features, balancers.privileged_annotations
-        capabilities = Capabilities.of(context.settings, features, outreaching)
+        features, privileged = balancers.supported_features, balancers.privileged_annotations
+        capabilities = Capabilities.of(context.settings, features, privileged)
         self._capabilities = replace(capabilities, timings=context.timings)
         self._machines = NodeMachines(context, self._on_verdict)
         minds_power = (
@@ -168,7 +168,7 @@ class ServiceController:
         return {
             "objects": self._context.store.count("Service"),
             "backends": len(self._backends),
-            "balancers": sum(state.owner is not None for state in self._states.values()),
+            "load_balancers": sum(state.owner is not None for state in self._states.values()),
             **self._steps.totals,
             "services": summarize(self._states, time.monotonic()),
         }
@@ -312,7 +312,7 @@ class ServiceController:
         ]
         why = mass_deletion_reason(len(missing), len(owners))
         if why and not self._is_mass_deletion:
-            log.error("balancers kept", extra={"why": why})
+            log.error("load balancers kept", extra={"why": why})
         self._is_mass_deletion = bool(why)
         if why:
             raise RetryAfter(why, MASS_DELETION_RETRY)

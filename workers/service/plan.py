@@ -63,10 +63,10 @@ class Capabilities:
 
     @classmethod
     def of(
-        cls, settings: Settings, features: Collection[Feature], outreaching: Collection[str]
+        cls, settings: Settings, features: Collection[Feature], privileged: Collection[str]
     ) -> "Capabilities":
         """What a provider with these features can do, and the flags let Services ask for."""
-        restricted = outreaching if settings.restrict_service_annotations else ()
+        restricted = privileged if settings.restrict_service_annotations else ()
         return cls(settings.load_balancer_classes, features, restricted)
 
 

@@ -30,6 +30,7 @@ from ccm.model.objects import Json, annotation_path, expect_same, mapping, repla
 from ccm.model.service import FINALIZER, UPSTREAM_FINALIZERS, Service
 from ccm.model.writes import Patch
 from workers.controller import ControllerContext, Result
+from workers.executor import WriteTurns
 from workers.service.backends import Backends
 from workers.service.plan import (
     Action,
@@ -47,7 +48,6 @@ from workers.service.plan import (
     relevant_spec,
 )
 from workers.service.state import LastApplied, Refusal, ServiceState
-from workers.service.turns import WriteTurns
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class ServiceSteps:
 
     async def _write(self, state: ServiceState, write: ServiceWrite) -> ServiceState:
         try:
-            async with self._turns.turn(write.service):
+            async with self._turns.turn(write.service.namespace, write.service.key):
                 answer = await self._context.performer.perform(patch_for(write))
         except KubernetesError as error:
             if not (error.status == 404 or error.is_race or error.is_refusal):

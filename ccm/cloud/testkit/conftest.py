@@ -34,8 +34,8 @@ def load_adapter(where: str) -> Adapter:
     module, _, name = where.partition(":")
     try:
         made = getattr(importlib.import_module(module), name)()
-    except (ImportError, AttributeError, TypeError, ValueError) as fault:
-        raise pytest.UsageError(f"--adapter {where}: {fault}") from fault
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise pytest.UsageError(f"--adapter {where}: {error}") from error
     if not isinstance(made, Adapter):
         raise pytest.UsageError(f"--adapter {where} makes no ccm.cloud.testkit.adapter.Adapter")
     return made

@@ -37,7 +37,7 @@ TCP and UDP of one port number share a node port, as the API server gives it out
 """
 
 ALWAYS_CHANGEABLE = {Feature.SOURCE_RANGES}
-"""Other features may be fixed for a balancer's life, as long as a change is refused."""
+"""Other features may be fixed after creation, as long as a change is rejected."""
 
 
 async def check_converged(harness: Harness, asked: Service, machines: list[Machine]) -> None:

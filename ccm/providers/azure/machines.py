@@ -156,7 +156,7 @@ class Machines(Listing[str, Machine]):
                 self.by_name[name].append(machine)
 
     @property
-    def hosts(self) -> set[str]:
+    def private_ips(self) -> set[str]:
         """The private addresses of all interfaces."""
         return {
             ip

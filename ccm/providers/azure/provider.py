@@ -59,7 +59,7 @@ class AzureCloud(CloudProvider):
             await self._api.get("GetVirtualMachine", machine)
 
     async def _read_secret(self, context: ProviderContext, config: AzureConfig) -> bytes | None:
-        """What the Secret says, where the file asks for it, or there is no file."""
+        """The Secret's values, where the file refers to it, or there is no file."""
         if config.cloud_config_type in ("", FILE):
             return None
         if context.read_secret is None:

@@ -161,7 +161,7 @@ class Droplets:
 
 
 def read_droplet(record: Json) -> Droplet | None:
-    """A record, or None for what is none."""
+    """A record, or None for what is invalid."""
     droplet_id, name = record.get("id"), text(record.get("name"))
     if not isinstance(droplet_id, int) or isinstance(droplet_id, bool) or not name:
         return None

@@ -27,7 +27,7 @@ REGIONAL_VARIABLE = "OS_CCM_REGIONAL"
 
 
 def _retries(value: str) -> int | None:
-    """A number that Octavia takes; upstream starts with 0, which is none."""
+    """A number that Octavia takes; upstream starts with 0, which is invalid."""
     return None if value == "0" else whole_number(1, MAX_RETRIES)[0](value)
 
 
@@ -51,7 +51,7 @@ class NetworkingSection:
 
     @property
     def sort_order(self) -> tuple[Network, ...]:
-        """The networks in `address_sort_order`, without what is none."""
+        """The networks in `address_sort_order`, without invalid items."""
         items = map(read_network, map(str.strip, self.address_sort_order.split(",")))
         return tuple(network for network in items if network)
 

@@ -136,7 +136,7 @@ def find_clouds_file(known: GlobalSection) -> Path | None:
 
 
 def _is(cloud: Mapping[str, Any], key: str, *, default: bool = False) -> bool:
-    """A switch of a cloud; what is none has no effect."""
+    """A switch of a cloud; an invalid value has no effect."""
     try:
         return yaml_boolean(text(cloud.get(key)))
     except ValueError:

@@ -214,7 +214,7 @@ def addresses_of(server: Json, networking: NetworkingSection) -> tuple[NodeAddre
 
     Network by network in the order of their names, which does not change while ports come and go:
     fixed addresses are InternalIP, those in a public network and floating ones ExternalIP; where
-    internal networks are named, fixed addresses in others are none. Then `accessIPv4`,
+    internal networks are named, fixed addresses in others are not. Then `accessIPv4`,
     `accessIPv6` and the host name of the metadata; at last all is sorted as configured.
     """
     found = dict.fromkeys(_addresses(server, networking))

@@ -198,7 +198,7 @@ def read_list(answer: object) -> MachineList:
 
 
 def read_machine(raw: Mapping[str, object]) -> ListedMachine | None:
-    """A record of the list, or None for what is none."""
+    """A record of the list, or None for what is invalid."""
     vmid, host, kind = raw.get("vmid"), text(raw.get("node")), text(raw.get("type"))
     is_machine = isinstance(vmid, int) and vmid > 0 and HOST.fullmatch(host)
     if not is_machine or kind not in (VM, CONTAINER):

@@ -30,7 +30,7 @@ IMMUTABLE_FIELDS = ("scheme", "ip")
 
 @dataclass(frozen=True, slots=True)
 class BalancerRequest:
-    """What a Service's record has for its life, and what it has besides, but for the backends."""
+    """What is fixed in a Service's record once it is created, and the rest without backends."""
 
     mark: Json
     settings: Json

@@ -35,7 +35,7 @@ def _thumbprint(value: str) -> str:
 
 
 def _port(value: str) -> int | None:
-    """0 is none."""
+    """0 means the default port."""
     return whole_number(0, 65535)[0](value) or None
 
 

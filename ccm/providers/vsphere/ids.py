@@ -19,6 +19,6 @@ def by_uuid(uuid: str) -> str:
 
 
 def read_uuid(written: str) -> str:
-    """A UUID in small letters; empty when it is none."""
+    """A UUID in small letters; empty when it is invalid."""
     uuid = written.strip().lower()
     return uuid if UUID.fullmatch(uuid) else ""

@@ -161,10 +161,10 @@ def _balancers(workers: list[WorkerStatus]) -> Section:
     names = {entry["service"] for entry in reported}
     pending = [{"service": key, "state": "pending"} for key in reasons if key not in names]
     entries: list[TableEntry] = [*pending, *reported]
-    total = max(sum(worker.get("balancers", 0) for worker in ours), len(entries))
+    total = max(sum(worker.get("load_balancers", 0) for worker in ours), len(entries))
     backends = sum(worker.get("backends", 0) for worker in ours)
     return Section(
-        "balancers",
+        "load_balancers",
         "Load balancers",
         f"{plural(total, 'Service')}, failing first; {plural(backends, 'eligible node')}.",
         BALANCER_COLUMNS,

@@ -81,7 +81,7 @@ class KeyPair:
     key: bytes
 
     def leaf(self) -> x509.Certificate:
-        """The certificate without its chain; raises ValueError when it is none."""
+        """The certificate without its chain; raises ValueError when it is invalid."""
         return x509.load_pem_x509_certificate(self.certificate)
 
     def names(self) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ async def test_a_balancer_comes_and_goes_with_two_patches_each(tweak: Tweak) -> 
             assert ("Service", KEY) not in w.cluster.objects
         else:
             assert (w.service().finalizers, w.service().ingress) == ([], [])
-        assert w.controller.status()["balancers"] == 0
+        assert w.controller.status()["load_balancers"] == 0
 
 
 async def test_what_a_provider_has_others_read_costs_no_write_and_no_call_more() -> None:
@@ -139,12 +139,12 @@ async def test_a_failed_deletion_is_remembered_and_tried_again() -> None:
         await w.remove("Service", KEY)
         assert w.balancers.named("delete") == [("delete", "web")]
         assert w.queue.failed == [KEY]
-        assert w.controller.status()["balancers"] == 1
+        assert w.controller.status()["load_balancers"] == 1
         failed = ("DeleteLoadBalancerFailed", "Error deleting load balancer: boom")
         assert await w.reported("Warning") == [failed]
         await w.later()
         assert w.balancers.records == {}
-        assert w.controller.status()["balancers"] == 0
+        assert w.controller.status()["load_balancers"] == 0
 
 
 @pytest.mark.parametrize(
@@ -189,12 +189,12 @@ async def test_back_off_is_upstreams_up_to_a_minute_and_retry_after_leaves_it_al
 async def test_what_has_a_balancer_is_remembered_until_it_is_gone() -> None:
     async with running_with(node("n1")) as w:
         await w.put(service())
-        assert w.controller.status()["balancers"] == 1
+        assert w.controller.status()["load_balancers"] == 1
         await w.put(service(name="other"))
-        assert w.controller.status()["balancers"] == 2
+        assert w.controller.status()["load_balancers"] == 2
         for key in (KEY, "default/other"):
             await w.put(w.changed(being_deleted, key=key))
-        assert w.controller.status()["balancers"] == 0
+        assert w.controller.status()["load_balancers"] == 0
         assert w.balancers.records == {}
 
 

@@ -9,7 +9,7 @@ from ccm.model.objects import Json
 from ccm.model.service import Service
 from tests.support.cluster import Cluster
 from tests.support.waiting import until
-from workers.service.turns import TURNS
+from workers.executor import TURNS
 
 from .objects import node, service
 from .world import World, running

@@ -139,7 +139,7 @@ def troubled() -> Json:
             worker(
                 "service",
                 backends=9,
-                balancers=2,
+                load_balancers=2,
                 failing=1,
                 reasons={"default/web": f"rejected until it changes: {refused}"},
                 pending_groups=[group(f"rejected until it changes: {refused}", "default/web")],

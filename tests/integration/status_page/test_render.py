@@ -31,7 +31,9 @@ CODE = """</td><script>alert('x')</script><img src=x onerror="alert(1)"> & &lt; 
 
 
 def test_a_healthy_supervisor_has_no_problem() -> None:
-    page = read(status(workers=[worker("node-0"), worker("service", services=[], balancers=0)]))
+    page = read(
+        status(workers=[worker("node-0"), worker("service", services=[], load_balancers=0)])
+    )
     assert page.title == "0 problems: blue, leader – ccm-supervisor"
     assert page.texts[PROBLEMS] == ["None is known."]
 
@@ -140,7 +142,7 @@ def test_load_balancers_have_reasons_and_failing_ones_are_first() -> None:
     facts = worker(
         "service",
         backends=9,
-        balancers=3,
+        load_balancers=3,
         reasons={"default/new": refusal, "default/api": "cannot update backends: 503"},
         services=[
             balancer("default/web", "refused", why="no quota", addresses=[], seconds_ago=None),
@@ -252,7 +254,7 @@ def test_a_huge_cluster_makes_a_small_page() -> None:
     ]
     services = [balancer(f"default/web-{number}", "refused", why=why) for number in range(20)]
     facts = status(
-        workers=[*nodes, worker("service", services=services, balancers=500, backends=5000)],
+        workers=[*nodes, worker("service", services=services, load_balancers=500, backends=5000)],
         uninitialized_nodes={"count": 5000, "first": {f"vm-{number}": 9.0 for number in range(20)}},
         quarantined={"node": {f"vm-{number}": 9.0 for number in range(5000)}},
     )

@@ -91,7 +91,7 @@ def test_a_cloud_may_take_its_token_in_another_header(package: Path, run_kit: Ru
 
 
 def test_a_failure_is_counted_in_its_area_and_fails_the_run(package: Path, run_kit: RunKit) -> None:
-    change(package / "instances.py", "self._is_ours(one)]", "self._is_ours(one)][:1]")
+    change(package / "instances.py", "self._is_ours(machine)]", "self._is_ours(machine)][:1]")
     outcome = run_kit("instances", "./tests")
     assert outcome.code == 1
     assert (outcome.count("failed"), outcome.count("failed", "instances")) == (1, 1)

@@ -95,7 +95,7 @@ class Annotations:
         return [item.strip() for item in self.text(name).split(",") if item.strip()]
 
     def pairs(self, name: str) -> dict[str, str]:
-        """`key=value` items, as upstream; what is none is left out with a warning."""
+        """`key=value` items, as upstream; an invalid item is left out with a warning."""
         found = {}
         for item in self.items(name):
             key, equals, value = item.partition("=")

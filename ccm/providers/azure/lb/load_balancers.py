@@ -114,7 +114,7 @@ class AzureLoadBalancers:
         addresses |= {ip_of(item) for item in listed if owner.is_of(item)} - {""}
         if service.annotations.get(NO_FLOATING) == "true":
             machines = await self._machines((), balancers)
-            addresses = machines.hosts | joined_addresses(self._pools(balancers))
+            addresses = machines.private_ips | joined_addresses(self._pools(balancers))
         with suppress(Refused):
             more = additional_ips(Annotations(service.annotations))
             addresses |= {*more} - await self._of_others(balancers, names) if more else set()
@@ -257,9 +257,9 @@ class AzureLoadBalancers:
         is_off = request.annotations.is_true("disable-load-balancer-nsg-rule")
         seen = {**balancers, request.is_internal: balancer}
         kept = plan.ports_of_others(seen, request.names, own_frontends(balancer, request.names))
-        hosts = machines.hosts | joined_addresses(self._pools(balancers))
+        machine_ips = machines.private_ips | joined_addresses(self._pools(balancers))
         warnings = request.annotations.warnings
-        await self._open(None if is_off else access, addresses, stale, kept, warnings, hosts)
+        await self._open(None if is_off else access, addresses, stale, kept, warnings, machine_ips)
 
     async def _open(
         self,
@@ -268,7 +268,7 @@ class AzureLoadBalancers:
         stale: Collection[str],
         kept: Mapping[str, Collection[str]],
         warnings: list[str],
-        hosts: Collection[str] = (),
+        machine_ips: Collection[str] = (),
     ) -> None:
         if not self._config.security_group_name:
             return
@@ -279,7 +279,7 @@ class AzureLoadBalancers:
             return
 
         def edit(item: Json) -> None:
-            security_group.apply(item, access, addresses, stale, kept, hosts)
+            security_group.apply(item, access, addresses, stale, kept, machine_ips)
 
         copy = deepcopy(group)
         edit(copy)

@@ -69,12 +69,12 @@ def apply(
     addresses: Collection[str],
     stale: Collection[str] = (),
     kept: Mapping[str, Collection[str]] | None = None,
-    hosts: Collection[str] = (),
+    machine_ips: Collection[str] = (),
 ) -> None:
     """Let `access` reach the addresses, and nothing else of ours; `stale` ones have no Service now.
 
     `kept` are ports, by protocol, of other Services that have one of these addresses, or none that
-    floats: only rules of theirs and of `access` have `hosts`, the machines' addresses. Raises
+    floats: only rules of theirs and of `access` have `machine_ips`, the machines' addresses. Raises
     `NoRoom` when no priority is free.
     """
     properties = properties_of(group)
@@ -95,7 +95,7 @@ def apply(
         if not covers(item, rule):
             priority = properties_of(item)["priority"]
             item = {**item, "properties": {**properties_of(rule), "priority": priority}}
-        left = {*addresses, *stale, *hosts} - own
+        left = {*addresses, *stale, *machine_ips} - own
         if left & current and _is_kept(item, kept or {}):
             left = {*stale}
         if after := (current - left) | own:

@@ -45,7 +45,7 @@ class Annotations(ServiceAnnotations):
     PREFIX, KNOWN = PREFIX, KNOWN
 
     def text(self, name: str, default: str = "") -> str:
-        """An empty value is none."""
+        """An empty value does not count."""
         return str(self.service.annotations.get(PREFIX + name, "")).strip() or default
 
     def boolean(self, name: str) -> bool:

@@ -61,7 +61,7 @@ def allowed_subnets(value: str, uplink: str) -> Iterator[Network]:
 
 
 def networks_in(value: str) -> Iterator[Network]:
-    """The networks of a list with commas; what is none is left out."""
+    """The networks of a list with commas; an invalid item is left out."""
     for item in filter(None, map(str.strip, value.split(","))):
         try:
             yield ip_network(item)

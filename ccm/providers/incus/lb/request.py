@@ -81,13 +81,13 @@ def written(listeners: tuple[Listener, ...]) -> str:
 
 
 def read_listeners(value: str) -> tuple[Listener, ...]:
-    """The listeners in such a text; ValueError where it is none."""
+    """The listeners in such a text; ValueError where it is invalid."""
     parts = (item.split("/") for item in value.split(","))
     return tuple(sorted(Listener(protocol, int(port), int(to)) for protocol, port, to in parts))
 
 
 def family_of(address: str) -> str:
-    """The IP family of an address; empty where it is none."""
+    """The IP family of an address; empty where it is invalid."""
     try:
         return IPV4 if ip_address(address).version == 4 else IPV6
     except ValueError:

@@ -216,8 +216,8 @@ def addresses_of(record: Json) -> list[str]:
 def check_not_others(names: Names, records: Collection[Json]) -> None:
     """Raise `Refused` for a load balancer of the Service's name that is not proved to be its.
 
-    One that a former Service of the name has left to others is none of them, nor is one of another
-    cluster of the same name.
+    One that a former Service of the name has left to others is not, nor is one of another cluster
+    of the same name.
     """
     for record in records:
         if names.is_left_behind(record) or names.is_of_another_cluster(record):

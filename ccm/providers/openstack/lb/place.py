@@ -69,12 +69,12 @@ def _floating_subnet(
 
 
 def is_id(value: str) -> bool:
-    """Whether it may stand in a path; what is none could lead elsewhere."""
+    """Whether it may stand in a path; an invalid ID could lead elsewhere."""
     return bool(_ID.fullmatch(value))
 
 
 def id_in(read: Annotations, name: str, default: str) -> str:
-    """The ID in an annotation; raises `Refused` for what is none."""
+    """The ID in an annotation; raises `Refused` for an invalid one."""
     value = read.text(name, default)
     if value and not is_id(value):
         raise Refused(f"annotation {name} is {value!r}; give an ID")

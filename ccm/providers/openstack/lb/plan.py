@@ -286,7 +286,7 @@ def members_body(members: Iterable[Member]) -> list[Json]:
 
 
 def read_members(records: Any) -> frozenset[Member]:
-    """The members in records; those that are on their way out are none any more."""
+    """The members in records; those that are being deleted no longer count."""
     return frozenset(
         Member(
             text(record.get("name")),

@@ -217,7 +217,7 @@ def _by_id(ports: Iterable[Json]) -> dict[str, Json]:
 
 
 def _read_rule(rule: Json) -> IngressRule:
-    """A rule that is for a range of ports, or for all, is none that we make."""
+    """A rule that is for a range of ports, or for all, is not one that we make."""
     first, last = rule.get("port_range_min"), rule.get("port_range_max")
     number = first if isinstance(first, int) and first == last else 0
     protocol = text(rule.get("protocol")).lower()

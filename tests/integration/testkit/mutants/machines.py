@@ -95,8 +95,8 @@ INSTANCES = (
     ),
     (
         "of two machines of one name, the first is it",
-        'if one["name"] == node.name and self._is_ours(one)]',
-        'if one["name"] == node.name and self._is_ours(one)][:1]',
+        "return [machine for machine in named if self._is_ours(machine)]",
+        "return [machine for machine in named if self._is_ours(machine)][:1]",
         "instances::test_a_name_that_two_machines_have_is_unknown",
     ),
     (

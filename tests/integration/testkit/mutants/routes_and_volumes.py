@@ -1,6 +1,6 @@
 """Providers that are wrong about routes and volumes."""
 
-TWICE = "if not any(route.items() <= there.items() for there in routes):"
+TWICE = "if not any(route.items() <= existing.items() for existing in routes):"
 LOOK_UP = (
     "        return answers | await look_up_async(self.batch_size, Lookup(ids, self._look_up))\n"
 )
@@ -85,8 +85,8 @@ ROUTES = (
 VOLUMES = (
     (
         "a volume that is not there is not known for ever",
-        "for one in ids if one not in found}",
-        "for one in ()}",
+        "for key in ids}",
+        "for key in ids if key in places}",
         "volumes::test_volumes_that_are_not_there_are_gone_and_spoil_no_other",
     ),
     (
@@ -106,8 +106,8 @@ VOLUMES = (
     ),
     (
         "a volume is in its first zone only",
-        'tuple(v["zones"])',
-        'tuple(v["zones"][:1])',
+        'tuple(item["zones"])',
+        'tuple(item["zones"][:1])',
         "volumes::test_a_volume_has_its_zones_and_their_region",
     ),
     (
