@@ -185,9 +185,9 @@ mutants: mutants-tools ## Change the code in 3,700 places, and list what no unit
 mutants-tools: venv # What changes the code
 	$(VENV)/$(PIP) --require-hashes -r requirements/mutants.txt
 
-# ROWS names some, by a part of the fault or of its test; --unseen leaves out those of seen.tsv.
+# ROWS names some, by a part of the fault or of its test; UNSEEN=1 leaves out those of seen.tsv.
 bites: venv ## Take its cure from each row of the fault table, and see the row's test fail
-	$(BIN)/python -m tests.docs.faults break $(if $(ROWS),"$(ROWS)")
+	$(BIN)/python -m tests.docs.faults break $(if $(ROWS),"$(ROWS)") $(if $(UNSEEN),--unseen)
 
 edge-cases: venv ## Run upstream's edge cases and print which tests hold each of them
 	$(BIN)/python -m tests.integration.edge_cases
