@@ -31,6 +31,7 @@ PARTS = (
     "tenants",
     "aws",
     "openstack",
+    "clouds",
 )
 SMOKE = "smoke"  # not part of a whole run, and not kept
 COUNT = click.IntRange(min=1)

@@ -41,8 +41,7 @@ class Upstream(Running):
                 *([f"--cloud-config={config}"] if config else []),
                 f"--kubeconfig={kubeconfig}",
                 "--secure-port=0",
-                *(one for one in QUICK if not one.startswith(self.lacks)),
-                *flags,
+                *(one for one in (*QUICK, *flags) if not one.startswith(self.lacks)),
             ],
         )
 

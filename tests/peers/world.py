@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,6 +61,8 @@ class World(ABC):
     """Seconds on a machine at rest without a call after which a controller has done all."""
     least_calls: ClassVar[int] = 0
     """How many calls show that all Services were looked at; without it one for each."""
+    budgets: ClassVar[Collection[str]]
+    """The groups of calls for which ours has a rate."""
 
     directory: Path
     binaries: Path
@@ -69,11 +71,20 @@ class World(ABC):
     nodes: dict[str, str] = field(default_factory=dict)
     machines: dict[str, Json] = field(default_factory=dict)
     uids: dict[str, str] = field(default_factory=dict)
+    flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What each is started with in place of what makes comparisons quick."""
 
     @property
     def looking(self) -> int:
         """How many calls the controller that takes over makes at least."""
         return self.least_calls or len(self.cases.chosen)
+
+    def flags_of(self, who: str) -> Sequence[str]:
+        """What `upstream` or `ours` is started with, beside its cloud."""
+        if self.flags:
+            return self.flags[who]
+        rates = ",".join(f"{one}=500" for one in self.budgets)
+        return FLAGS if who == UPSTREAM else (*FLAGS, *OUR_FLAGS, f"--cloud-rate={rates}")
 
     # --- what is the cloud's
 
@@ -243,3 +254,26 @@ class World(ABC):
             for event in events
             if event["reason"] in (BEGUN, FAILED, *DONE)
         }
+
+
+class CountedWorld(World):
+    """One in which it is counted what a controller costs."""
+
+    initialize: ClassVar[Collection[str]] = (UPSTREAM, OURS)
+    """Who initializes Nodes."""
+
+    @abstractmethod
+    def add_machine(self, name: str, who: str) -> Json:
+        """Launch a plain machine; its Node as it is when `upstream` or `ours` first sees it."""
+
+    @abstractmethod
+    def end_machine(self, node: Json) -> None:
+        """End the machine of a Node for good."""
+
+    @abstractmethod
+    def calls(self) -> int:
+        """How often the cloud was called since `forget_calls`."""
+
+    def admitted(self) -> int | None:
+        """The Services whose health checks the shared firewall admits, where there is one."""
+        return None

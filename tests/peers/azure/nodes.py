@@ -64,9 +64,14 @@ def launch(lab: Lab, name: str) -> Json:
     made = lab.add_machine(name, shape.group, **more)
     if shape.act:
         lab.act(made["id"], shape.act)
-    interface = lab.get("networkInterfaces", f"{name}-nic", shape.group)
+    return {"id": made["id"], "address": address_of(lab, name, shape.group)}
+
+
+def address_of(lab: Lab, name: str, group: str = GROUP) -> str:
+    """That of a machine's one interface."""
+    interface = lab.get("networkInterfaces", f"{name}-nic", group)
     (ip,) = interface["properties"]["ipConfigurations"]
-    return {"id": made["id"], "address": ip["properties"]["privateIPAddress"]}
+    return str(ip["properties"]["privateIPAddress"])
 
 
 def manifest(name: str, machine: Json, pod_cidr: str) -> Json:

@@ -1,17 +1,23 @@
 """A lab in which the controllers of Azure are compared."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from ccm.model.objects import Json
 from ccm.providers.azure.api import QUOTAS
-from tests.labs.azure.lab import Lab
+from tests.labs.azure.lab import MISSING, Lab, is_built, path_of, running_lab
 from tests.peers import upstream
 from tests.peers.azure import nodes, picture, services
-from tests.peers.world import FLAGS, OUR_FLAGS, UPSTREAM, Seen, World
+from tests.peers.kubelets import NodeShape, node_of
+from tests.peers.world import OURS, UPSTREAM, CountedWorld, Seen
+from tests.support.kube.build import AZURE_PEERS, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.needed import needed
 from tests.support.running import Running, Supervisor, Where
 
-RATES = ",".join(f"{one}=500" for one in QUOTAS)
 BALANCERS = "/loadbalancers", "/publicipaddresses", "/networksecuritygroups"
 MINE = {"tenantId": "adfs", "disableAzureStackCloud": True}
 """With these upstream's asks no public host."""
@@ -24,10 +30,17 @@ CACHES = (
     *("nonVmssUniformNodesCacheTTLInSeconds", "routeTableCacheTTLInSeconds"),
 )
 """What upstream remembers for minutes: one second here, lest a comparison take as long."""
+NOT_BUILT = "upstream's Azure controller is not built: python3 -m tests.support.kube.build azure"
+BY_INTERFACE, BY_ADDRESS = "by interface", "by address"
+CONFIGS: Mapping[str, Mapping[str, Any]] = {
+    "": GRACE | dict.fromkeys(CACHES, 1),
+    BY_INTERFACE: GRACE,
+    BY_ADDRESS: GRACE | {"loadBalancerBackendPoolConfigurationType": "nodeIP"},
+}
 
 
 @dataclass
-class AzureWorld(World):
+class AzureWorld(CountedWorld):
     """One lab."""
 
     cases = services.CASES
@@ -36,6 +49,8 @@ class AzureWorld(World):
     least_quiet = 2.0
     least_calls = 4  # ours reads for all Services together
     settle_timeout = 300.0
+    budgets = tuple(QUOTAS)
+    initialize = (OURS,)
 
     lab: Lab = field(kw_only=True)
 
@@ -53,15 +68,33 @@ class AzureWorld(World):
     def registration(self, shape: str, pod_cidr: str) -> Json:
         return nodes.manifest(shape, self.machines[shape], pod_cidr)
 
+    def add_machine(self, name: str, who: str) -> Json:
+        shape = NodeShape(
+            provider_id="azure://{id}" * (who == UPSTREAM), is_initialized=who == UPSTREAM
+        )
+        machine = self.lab.add_machine(name)
+        body = node_of(shape, machine, "")
+        if who == UPSTREAM:
+            address = nodes.address_of(self.lab, name)
+            body["status"]["addresses"] = [{"type": "InternalIP", "address": address}]
+        return body
+
+    def end_machine(self, node: Json) -> None:
+        self.lab.delete_machine(path_of("virtualMachines", node["metadata"]["name"]))
+
     def start(self, who: str, config: str) -> Running:
         path, kubeconfig = self.directory / f"{who}.json", self.cluster.kubeconfig("admin")
-        path.write_text(self.lab.config(**MINE, **GRACE, **dict.fromkeys(CACHES, 1)))
+        path.write_text(self.lab.config(**MINE, **CONFIGS[config]))
+        flags = self.flags_of(who)
         if who == UPSTREAM:
             ca_file = self.lab.ca_file
-            flags = (*FLAGS, WITHOUT_IPAM)
+            flags = (*flags, WITHOUT_IPAM)
             return upstream.azure(self.directory, self.binaries, kubeconfig, path, ca_file, *flags)
-        ours = ("--cloud-provider=azure", *FLAGS, *OUR_FLAGS, f"--cloud-rate={RATES}")
-        return Supervisor(Where(self.directory, kubeconfig, path), *ours)
+        where = Where(self.directory, kubeconfig, path)
+        return Supervisor(where, "--cloud-provider=azure", *flags)
+
+    def calls(self) -> int:
+        return len(self.lab.calls())
 
     def balancer_calls(self) -> int:
         return sum(_is_balancers(one) for one in self.lab.calls())
@@ -89,6 +122,19 @@ class AzureWorld(World):
         rules = [one for one in seen if one.startswith("rule ") and f"/lb-of-{service}-" in one]
         is_whole = any(f"-{service}-" in one and "/lb-of-inner-ha-" in one for one in rules)
         return is_whole or any(end in one for one in rules for end in ends)
+
+
+@contextmanager
+def azure_world(kube_binaries: Path, directory: Path) -> Iterator[AzureWorld]:
+    """With a cluster and a lab of its own."""
+    needed(is_built() or None, MISSING)
+    peers = needed(find_binaries(AZURE_PEERS), NOT_BUILT)
+    with (
+        RealCluster.start(kube_binaries, directory / "kube") as cluster,
+        running_lab(directory / "lab") as lab,
+    ):
+        yield AzureWorld(directory, peers, cluster, lab=lab)
+        assert not lab.state()["bad_answers"]
 
 
 def _is_balancers(call: Json) -> bool:

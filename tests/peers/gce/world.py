@@ -1,23 +1,29 @@
 """A project of the lab, in which the controllers of GCE are compared."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from ccm.model.objects import Json
 from ccm.providers.gce.api import QUOTAS
 from ccm.providers.gce.credentials import KEY_FILE
 from tests.labs.gce.cloud import Cloud
-from tests.labs.gce.project import PROJECT, REGION
+from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Call, Gce
 from tests.peers.gce import nodes, picture, services
+from tests.peers.kubelets import NodeShape, node_of
 from tests.peers.upstream import Upstream
-from tests.peers.world import FLAGS, OUR_FLAGS, UPSTREAM, Seen, World
+from tests.peers.world import SERVICES, UPSTREAM, CountedWorld, Seen
 from tests.providers.gce.adapter import config_of
-from tests.support.kube.build import GCE_PEERS
+from tests.support.kube.build import GCE_PEERS, find_binaries
+from tests.support.kube.cluster import RealCluster
+from tests.support.needed import needed
 from tests.support.running import Running, Supervisor, Where
 
-RATES = ",".join(f"{one}=500" for one in QUOTAS)
 BALANCERS = (
     *("forwardingRules", "targetPools", "addresses", "firewalls", "httpHealthChecks"),
     *("healthChecks", "regionBackendServices", "instanceGroups"),
@@ -26,10 +32,11 @@ BALANCERS = (
 """The collections that calls about load balancers are of."""
 CLUSTER_ID = "/api/v1/namespaces/kube-system/configmaps/ingress-uid"
 (PROGRAM,) = (name for pin in GCE_PEERS for name in pin.programs)
+NOT_BUILT = "Google's provider is not built: python3 -m tests.support.kube.build gce"
 
 
 @dataclass
-class GceWorld(World):
+class GceWorld(CountedWorld):
     """One project."""
 
     cases = services.CASES
@@ -38,6 +45,7 @@ class GceWorld(World):
     least_quiet = 4.0  # upstream waits so long between two looks at an operation
     least_calls = 7  # ours reads seven lists for all Services
     settle_timeout = 600.0
+    budgets = tuple(QUOTAS)
 
     gce: Gce = field(kw_only=True)
 
@@ -56,31 +64,55 @@ class GceWorld(World):
     def registration(self, shape: str, pod_cidr: str) -> Json:
         return nodes.manifest(shape, self.machines[shape], pod_cidr)
 
+    def add_machine(self, name: str, who: str) -> Json:
+        self.cloud.add_instance(name, ZONES[len(self.cloud.objects) % 3])
+        return node_of(NodeShape(), {"name": name}, "")
+
+    def end_machine(self, node: Json) -> None:
+        (path,) = (
+            one for one in self.cloud.objects if one.endswith(f"/{node['metadata']['name']}")
+        )
+        del self.cloud.objects[path]
+
     def start(self, who: str, config: str) -> Running:
         path, kubeconfig = self.directory / "gce.conf", self.cluster.kubeconfig("admin")
         lines = ["token-url = nil", "token-body = ", "subnetwork-name = default"]
         path.write_text(config_of(self.gce, *lines, "multizone = true"))
         key = self.directory / "key.json"
         key.write_text(self.gce.account_text())
+        flags = ("--cloud-provider=gce", *self.flags_of(who))
         if who == UPSTREAM:
-            program, flags = self.binaries / PROGRAM, ("--cloud-provider=gce", *FLAGS)
+            program = self.binaries / PROGRAM
             environment = {KEY_FILE: str(key)}
             return Upstream(self.directory, program, kubeconfig, path, *flags, **environment)
-        ours = ("--cloud-provider=gce", *FLAGS, *OUR_FLAGS, f"--cloud-rate={RATES}")
-        return Supervisor(Where(self.directory, kubeconfig, path), *ours)
+        return Supervisor(Where(self.directory, kubeconfig, path), *flags)
 
-    def _calls(self) -> list[Call]:
+    def calls(self) -> int:
+        return len(self.gce.calls)
+
+    def _relevant(self) -> list[Call]:
         """Those about load balancers, and writes: Nodes and routes are looked at for ever."""
         return [one for one in (*self.gce.calls,) if one.is_write or _is_balancers(one)]
 
+    def admitted(self) -> int:
+        """Those whose address no rule for the shared health check leaves out."""
+        paths = (path for path in self.cloud.objects if path.endswith("-node-http-hc"))
+        rules = [self.cloud.objects[path].get("destinationRanges") for path in paths]
+        addresses = (
+            one["status"]["loadBalancer"]["ingress"][0]["ip"]
+            for one in self.request("GET", SERVICES)["items"]
+            if one["spec"]["type"] == "LoadBalancer"
+        )
+        return sum(any(not one or ip in one for one in rules) for ip in addresses)
+
     def balancer_calls(self) -> int:
-        return sum(map(_is_balancers, self._calls()))
+        return sum(map(_is_balancers, self._relevant()))
 
     def doings(self) -> object:
-        return len(self._calls())
+        return len(self._relevant())
 
     def writes(self) -> list[str]:
-        return [self._described(one) for one in self._calls() if one.is_write]
+        return [self._described(one) for one in self._relevant() if one.is_write]
 
     def _described(self, call: Call) -> str:
         return " ".join([call.name, call.path.rpartition("/projects/")[2], *_values(call.body)])
@@ -105,6 +137,20 @@ class GceWorld(World):
     def is_served(self, service: str, port: int, seen: Set[str]) -> bool:
         at = f"firewall k8s-fw-lb-of-{service} port"
         return any(f"{at} {kind}/{port}" in seen for kind in ("tcp", "udp"))
+
+
+@contextmanager
+def gce_world(kube_binaries: Path, directory: Path) -> Iterator[GceWorld]:
+    """With a cluster and a server of its own."""
+    peers = needed(find_binaries(GCE_PEERS), NOT_BUILT)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        RealCluster.start(kube_binaries, directory / "kube") as cluster,
+        Gce().running() as gce,
+    ):
+        patch.setenv(KEY_FILE, str(directory / "key.json"))
+        yield GceWorld(directory, peers, cluster, gce=gce)
+        assert not gce.violations
 
 
 def _is_balancers(call: Call) -> bool:

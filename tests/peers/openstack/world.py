@@ -11,10 +11,9 @@ from tests.labs.openstack.lab import Lab
 from tests.labs.openstack.tenant import Calls, Tenant, is_write
 from tests.peers import upstream
 from tests.peers.openstack import nodes, picture, services
-from tests.peers.world import FLAGS, OUR_FLAGS, UPSTREAM, Seen, World
+from tests.peers.world import UPSTREAM, Seen, World
 from tests.support.running import Running, Supervisor, Where, wait_for
 
-RATES = ",".join(f"{one}=500" for one in QUOTAS)
 NETWORKS = "networks"
 ODD = "big one/1"
 """A flavor's name that no label can have."""
@@ -30,6 +29,7 @@ class OpenStackWorld(World):
     late = tuple(nodes.LATER)
     node_configs = (NETWORKS,)
     settle_timeout = 600.0
+    budgets = tuple(QUOTAS)
 
     tenant: Tenant = field(kw_only=True)
     calls: Calls = field(init=False)
@@ -76,11 +76,11 @@ class OpenStackWorld(World):
         path = self.directory / f"openstack{config}.conf"
         path.write_text(self.tenant.conf(**self._sections(config)))
         kubeconfig = self.cluster.kubeconfig("admin")
+        flags = self.flags_of(who)
         if who == UPSTREAM:
-            return upstream.openstack(self.directory, self.binaries, kubeconfig, path, *FLAGS)
+            return upstream.openstack(self.directory, self.binaries, kubeconfig, path, *flags)
         where = Where(self.directory, kubeconfig, path)
-        flags = ("--cloud-provider=openstack", *FLAGS, *OUR_FLAGS, f"--cloud-rate={RATES}")
-        return Supervisor(where, *flags)
+        return Supervisor(where, "--cloud-provider=openstack", *flags)
 
     def _sections(self, config: str) -> dict[str, list[str]]:
         networks = [
