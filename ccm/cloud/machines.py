@@ -166,10 +166,10 @@ class MachineLookup(ABC, Generic[L, M]):
     async def foreign(self, nodes: Sequence[Node]) -> Mapping[str, str]:
         """As in the interface."""
         verdicts = dict[str, str]()
-        for batch in batches(nodes, self.batch_size):
-            asked = [node for node in batch if not self.why_not_asked(node)]
-            listing = await self.read(asked)
-            for node in asked:
+        asked = [node for node in nodes if not self.why_not_asked(node)]
+        for batch in batches(asked, self.batch_size):
+            listing = await self.read(batch)
+            for node in batch:
                 found = await _unless_failed(self.find(node, listing))
                 if found and not isinstance(found, Instance | Gone | Unknown):
                     reasons = list(map(self.why_foreign, found))

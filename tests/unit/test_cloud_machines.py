@@ -158,6 +158,16 @@ async def test_a_machine_without_the_marks_is_no_nodes_by_name_and_by_id() -> No
     assert await toy.foreign(asked) == {"1": FOREIGN, "a": FOREIGN, "b": ""}
 
 
+async def test_nodes_about_which_nothing_can_be_asked_cost_no_read() -> None:
+    """A cloud need not answer about no node at all."""
+    toy = Marked({"a": [OURS]}, {})
+    toy.require_marks(["tag:ours"])
+    other = [with_id("x", "aws://1"), with_id("y", "toy://?")]
+    assert await toy.foreign([*other, node(name="a")]) == {"a": ""}
+    assert await toy.foreign(other) == {}
+    assert toy.reads == [["a"]]
+
+
 @pytest.mark.parametrize(
     ("given", "required"),
     [

@@ -64,6 +64,7 @@ class OpenStackAdapter(PatientAdapter):
         self.lab: Lab
         self._used: set[str] = set()
         self._foreign: list[str] = []
+        self._ended: set[str] = set()  # addresses, which members keep until their Node goes
         self._file = Path(self._running.enter_context(TemporaryDirectory()), "cloud.conf")
         self.config_path = str(self._file)
 
@@ -160,6 +161,7 @@ class OpenStackAdapter(PatientAdapter):
         self.lab.delete("nova", f"/servers/{_id(machine)}")
         self._spares = [one for one in self._spares if one["id"] != _id(machine)]
         self._used.discard(_id(machine))
+        self._ended |= {address.address for address in machine.addresses}
 
     def absent_provider_id(self) -> str:
         return f"openstack:///{ABSENT}"
@@ -284,7 +286,7 @@ class OpenStackAdapter(PatientAdapter):
         ]
 
     def list_balancers(self) -> Sequence[ObservedBalancer]:
-        owners = {
+        owners = dict.fromkeys(self._ended, "") | {
             fixed["ip_address"]: f"openstack:///{port['device_id']}"
             for port in self._server_ports()
             for fixed in port["fixed_ips"]

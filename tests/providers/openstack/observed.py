@@ -32,7 +32,7 @@ def settled(record: Any) -> Any:
 
 
 def observed(tree: Json, owners: Mapping[str, str]) -> ObservedBalancer:
-    """What the kit wants to know of a balancer."""
+    """What the kit wants to know of a balancer; an address without an owner is of no machine."""
     listeners, backends, ranges = set(), set(), set()
     health = None
     affinities = set()
@@ -43,7 +43,7 @@ def observed(tree: Json, owners: Mapping[str, str]) -> ObservedBalancer:
         node_ports = {member["protocol_port"] for member in members} or {0}
         protocol = listener["protocol"].replace("HTTP", "TCP")
         listeners |= {(protocol, listener["protocol_port"], port) for port in node_ports}
-        backends |= {owners[member["address"]] for member in members}
+        backends |= {owners[member["address"]] for member in members} - {""}
         ranges |= set(listener.get("allowed_cidrs") or ())
         affinities.add(bool(pool and pool.get("session_persistence")))
         monitor = pool and pool["monitor"]

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from ccm.cloud.testkit.harness import service
-from ccm.errors import CloudError, NotFound, RetryAfter, Unanswered
+from ccm.errors import CloudError, NotFound, Refused, RetryAfter, Unanswered
 from ccm.model.objects import Json
 from ccm.providers.openstack.calls import ApiCall
+from ccm.providers.openstack.config import BalancerSection
 from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.octavia import PENDING_KEPT, UNANSWERED, Octavia
 from ccm.providers.openstack.lb.waiting import Waiting
@@ -208,3 +210,32 @@ async def test_a_creation_without_an_answer_is_not_sent_again_for_a_while() -> N
     assert await create(octavia, "other")
     clock.now += UNANSWERED
     assert await create(octavia, "web")
+
+
+class FailingOctavia:
+    """Answers every list with this error, or with these load balancers."""
+
+    def __init__(self, answer: CloudError | list[Json]) -> None:
+        self.answer = answer
+
+    async def project_id(self) -> str:
+        return "project"
+
+    async def pages(self, *arguments: str, **query: str) -> list[Json]:
+        if isinstance(self.answer, CloudError):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("error", [Refused("400 no"), NotFound("404 no such path")])
+async def test_a_read_that_failed_does_not_mean_that_there_is_no_load_balancer(
+    error: CloudError,
+) -> None:
+    """Only one of the Service's name that is not its is none of its."""
+    api: Any = FailingOctavia(error)
+    balancers = OctaviaLoadBalancers(api, BalancerSection(), {}, Cluster("kubernetes"))
+    with pytest.raises(CloudError, match=str(error)):
+        await balancers.get(service())
+    names = Names.of(service(), Cluster("kubernetes"))
+    api.answer = [{"id": "lb", "name": names.balancer, "provisioning_status": "ACTIVE"}]
+    assert await balancers.get(service()) is None

@@ -94,7 +94,7 @@ class OctaviaLoadBalancers:
         request = self._read(service)
         try:
             found = await self._find(request)
-        except Refused:
+        except at_octavia.NotOwned:
             return None
         if found is None or not (found.role is Role.OWNER or request.names.is_on(found.record)):
             return None
@@ -170,7 +170,7 @@ class OctaviaLoadBalancers:
     ) -> ObservedBalancer | None:
         """The load balancer that the Service's listeners are on, or are to be on.
 
-        Raises `Refused` for one of its name that nothing proves to be its. If it `may_leave`, the
+        Raises `NotOwned` for one of its name that nothing proves to be its. If it `may_leave`, the
         Service is taken off others before there is None.
         """
         names = request.names
@@ -204,11 +204,11 @@ class OctaviaLoadBalancers:
         return None
 
     async def _check_annotated(self, request: LoadBalancerRequest, record: Json) -> None:
-        """Raise `Refused` for a load balancer by annotation that the Service may not have."""
+        """Raise `NotOwned` for a load balancer by annotation that the Service may not have."""
         names, service = request.names, request.annotations.service
         what = f"load balancer {record.get('id')} of annotation {PREFIX}{BALANCER_ID}"
         if not await self._is_proven(service, record):
-            raise Refused(
+            raise at_octavia.NotOwned(
                 f"{what} is called as another cluster's may be, and its address is not in the "
                 f"Service's status: tag it with {names.owner_tag} in OpenStack if it is the "
                 "Service's"
@@ -216,7 +216,7 @@ class OctaviaLoadBalancers:
         is_others = names.role_of(record) is Role.SHARER and not names.is_on(record)
         if is_others and (names.is_foreign(record) or self._restricts_annotations):
             why = "another cluster's" if names.is_foreign(record) else "not the Service's own"
-            raise Refused(f"{what} is {why}")
+            raise at_octavia.NotOwned(f"{what} is {why}")
 
     async def _is_proven(self, service: Service, record: Json) -> bool:
         """Whether its mark or address says whose it is, where names say that it is the Service's.

@@ -213,8 +213,12 @@ def addresses_of(record: Json) -> list[str]:
     return [item for item in (text(record.get("vip_address")), *more) if item]
 
 
+class NotOwned(Refused):
+    """A load balancer that is not, or not proved to be, the Service's."""
+
+
 def check_not_others(names: Names, records: Collection[Json]) -> None:
-    """Raise `Refused` for a load balancer of the Service's name that is not proved to be its.
+    """Raise `NotOwned` for a load balancer of the Service's name that is not proved to be its.
 
     One that a former Service of the name has left to others is not, nor is one of another cluster
     of the same name.
@@ -222,7 +226,7 @@ def check_not_others(names: Names, records: Collection[Json]) -> None:
     for record in records:
         if names.is_left_behind(record) or names.is_of_another_cluster(record):
             continue
-        raise Refused(
+        raise NotOwned(
             f"load balancer {names.balancer} ({record.get('id')}) carries no mark of this Service: "
             "it is not touched. If it is the Service's, annotate that with "
             "loadbalancer.openstack.org/load-balancer-id; give each cluster its own --cluster-name "
