@@ -54,7 +54,7 @@ from ccm.worker_names import wanted_workers
 
 log = logging.getLogger(__name__)
 
-DISK_INTERVAL = 0.5  # seconds between two looks whether the runtime directory is still ours
+DISK_INTERVAL = 0.5  # seconds between two looks at the runtime directory and the package
 
 
 class Supervisor:
