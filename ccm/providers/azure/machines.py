@@ -155,16 +155,6 @@ class Machines(Listing[str, Machine]):
             for name in machine.names:
                 self.by_name[name].append(machine)
 
-    @property
-    def private_ips(self) -> set[str]:
-        """The private addresses of all interfaces."""
-        return {
-            ip
-            for interface in self.interfaces
-            for item in objects(properties_of(interface).get("ipConfigurations"))
-            if (ip := text(properties_of(item).get("privateIPAddress")))
-        }
-
 
 class MachineReader:
     """Lists what is in resource groups; which kinds of machines there are the file says."""

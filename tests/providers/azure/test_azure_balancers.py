@@ -547,6 +547,22 @@ async def test_an_interface_of_another_load_balancer_is_named(
     assert list(addresses(lab)) == [f"other-{web().default_balancer_name}"]
 
 
+async def test_rules_of_another_clusters_machines_are_its_own(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """AZ52: two clusters in one group, with one security group and addresses that do not float."""
+    off, theirs = {"disable-load-balancer-floating-ip": "true"}, host(lab.add_machine("theirs"))
+    other = await Started(lab.config(), cluster_name="other").start()
+    await other.ensure(web("other", off, ports=[port(80, node_port=30081)]), theirs)
+    (before,) = rules(lab).values()
+    asked = web("one", off)
+    await cloud.ensure(asked, node)
+    await cloud.ensure(web("two", ports=[port(81)]), node)
+    await delete(cloud, asked)
+    await delete(cloud, web("two", ports=[port(81)]))
+    assert list(rules(lab).values()) == [before]
+
+
 async def test_what_is_in_use_is_deleted_later(lab: Lab, cloud: Started, node: Node) -> None:
     """AZ50: the load balancer goes with its last Service; 404 is success."""
     await cloud.ensure(web("one"), node)

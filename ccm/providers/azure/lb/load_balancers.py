@@ -114,7 +114,7 @@ class AzureLoadBalancers:
         addresses |= {ip_of(item) for item in listed if owner.is_of(item)} - {""}
         if service.annotations.get(NO_FLOATING) == "true":
             machines = await self._machines((), balancers)
-            addresses = machines.private_ips | joined_addresses(self._pools(balancers))
+            addresses = joined_addresses(self._pools(balancers), machines.interfaces)
         with suppress(Refused):
             more = additional_ips(Annotations(service.annotations))
             addresses |= {*more} - await self._of_others(balancers, names) if more else set()
@@ -257,7 +257,7 @@ class AzureLoadBalancers:
         is_off = request.annotations.is_true("disable-load-balancer-nsg-rule")
         seen = {**balancers, request.is_internal: balancer}
         kept = plan.ports_of_others(seen, request.names, own_frontends(balancer, request.names))
-        machine_ips = machines.private_ips | joined_addresses(self._pools(balancers))
+        machine_ips = joined_addresses(self._pools(balancers), machines.interfaces)
         warnings = request.annotations.warnings
         await self._open(None if is_off else access, addresses, stale, kept, warnings, machine_ips)
 

@@ -36,9 +36,11 @@ def joined_groups(pools: Iterable[Json]) -> set[str]:
     return {scope.group for scope in scopes if scope}
 
 
-def joined_addresses(pools: Iterable[Json]) -> set[str]:
-    """Those of the members that joined by address."""
-    return {ip for pool in pools for ip in _entries(pool).values() if ip}
+def joined_addresses(pools: Sequence[Json], interfaces: Iterable[Json]) -> set[str]:
+    """Those of the members of pools, which joined by address or by one of these interfaces."""
+    by_address = {ip for pool in pools for ip in _entries(pool).values()}
+    keys = {key for pool in pools for key in _joined(pool)}
+    return (by_address | _addresses_of(keys, interfaces)) - {""}
 
 
 class Members:
@@ -63,12 +65,7 @@ class Members:
         if self._config.has_ip_pools:
             return {*_entries(pool).values()} - {*_entries_of(wanted, version).values(), ""}
         keys = _joined(pool) - {*_configurations(wanted.values(), version)}
-        return {
-            text(ids.properties_of(item).get("privateIPAddress"))
-            for interface in interfaces
-            for item in objects(ids.properties_of(interface).get("ipConfigurations"))
-            if ids.key_of(item) in keys
-        } - {""}
+        return _addresses_of(keys, interfaces) - {""}
 
     async def join_by_address(
         self, pool_id: str, wanted: Mapping[str, Machine], version: int
@@ -166,6 +163,16 @@ def _joined(pool: Json) -> set[str]:
     return {
         ids.key_of(record)
         for record in objects(ids.properties_of(pool).get("backendIPConfigurations"))
+    }
+
+
+def _addresses_of(keys: Collection[str], interfaces: Iterable[Json]) -> set[str]:
+    """Those of the IP configurations that have these IDs."""
+    return {
+        text(ids.properties_of(item).get("privateIPAddress"))
+        for interface in interfaces
+        for item in objects(ids.properties_of(interface).get("ipConfigurations"))
+        if ids.key_of(item) in keys
     }
 
 
