@@ -78,7 +78,8 @@ class Rows:
     def render(self, count: int, width: int, is_one_line: bool = True) -> RenderResult:
         """The title, and the first `count` rows."""
         total, (first, end) = len(self.rows), self._page(count)
-        which = f"{first + 1} to {end}" if self.turn else str(end)
+        span = f"{first + 1} to {end}" if end > first + 1 else str(end)
+        which = span if self.turn else str(end)
         more = f" ({which} of {total})" if count < total else ""
         yield Text(f"{self.title}{more}", "bold")
         if count or self.head > 1:

@@ -81,7 +81,8 @@ def show_hints(directory: str) -> None:
     from ccm.cli.sandbox_view import hints, ways_in
 
     paths, endpoints = find_sandbox(directory)
-    say(ways_in(endpoints, paths), *hints(endpoints, paths))
+    power = {item.name: item.power for item in run(_with_cloud(directory, lambda c: c.machines()))}
+    say(ways_in(endpoints, paths), *hints(endpoints, paths, power))
 
 
 @sandbox.group(epilog=example("ccm-supervisor sandbox machine list"))
@@ -180,7 +181,7 @@ def set_fault(kind: str, operation: str, times: int | None, directory: str) -> N
 def clear_faults(directory: str) -> None:
     """Clear all faults."""
     run(_with_cloud(directory, lambda cloud: cloud.clear_faults()))
-    say("no faults any more")
+    say("no fault is set")
 
 
 @sandbox.command(epilog=example("ccm-supervisor sandbox counters -o yaml"))

@@ -86,8 +86,9 @@ async def _lines(sandbox: Sandbox, story: Story, how: Show) -> None:
     """A line whenever the count of ready nodes changed, then the story, twice a second."""
     last, shown = "", 0
     if not how.exit_when_settled:
+        await sandbox.look()  # for the machines that the hints name
         _say(how, ways_in(sandbox.endpoints, sandbox.paths))
-        for hint in hints(sandbox.endpoints, sandbox.paths):
+        for hint in hints(sandbox.endpoints, sandbox.paths, sandbox.workload.power):
             _say(how, hint)
     while True:
         ready = len(sandbox.observer.delays())

@@ -1,6 +1,6 @@
 """What a running sandbox shows on a terminal, whatever its size: nodes, story, and what to try."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.text import Text
 
@@ -8,9 +8,12 @@ from ccm.cli.fitting import COMMENT, WIDE, Cell, Column, Fitted, Rows
 from ccm.cli.status_view import budget_table, problems_view, workers_table
 from ccm.model.status import Status
 from ccm.printable import printable, printable_values
+from ccm.sandbox.cloud.records import Power
 from ccm.sandbox.cluster import Sandbox
 from ccm.sandbox.components import SandboxEndpoints, SandboxPaths
+from ccm.sandbox.kubelets import in_order
 from ccm.sandbox.observer import TYPE, ZONE, TimedNode, missing_fields, percentile
+from ccm.sandbox.scenario import DISTURBED
 
 MAX_STORY = 10  # lines
 NODE_COLUMNS = (
@@ -44,7 +47,7 @@ def view(
     parts.append(Rows("Story, newest first", [Column("")], newest_first, most=MAX_STORY))
     if not tips:
         parts.append(Text(ways_in(sandbox.endpoints, sandbox.paths)))
-    title, *lines = tips or hints(sandbox.endpoints, sandbox.paths)
+    title, *lines = tips or hints(sandbox.endpoints, sandbox.paths, sandbox.workload.power)
     parts.append(Rows(title, [Column("")], [(f"  {line}",) for line in lines], turn=turn))
     return Fitted(parts)
 
@@ -112,23 +115,37 @@ def _state(seen: TimedNode) -> Text:
     return Text(f"ready after {(seen.seconds_to_ready or 0.0) * 1000:.0f} ms", style="green")
 
 
-def hints(endpoints: SandboxEndpoints, paths: SandboxPaths) -> Iterator[str]:
-    """What someone may do to this sandbox; a title first."""
+def hints(
+    endpoints: SandboxEndpoints, paths: SandboxPaths, power: Mapping[str, Power]
+) -> Iterator[str]:
+    """What someone may do to this sandbox, with machines that it has; a title first."""
     yield "Try it there"
+    yield f"ccm-supervisor sandbox add 20{COMMENT}twenty more nodes"
+    off, gone = _machines_to_try(power)
+    if gone:
+        yield f"ccm-supervisor sandbox machine terminate {gone}{COMMENT}it is gone for good"
+    yield f"kill -9 PID{COMMENT}of a worker; the others do not notice"
+    yield f"kubectl expose service web --name=my --type=LoadBalancer{COMMENT}of your own"
+    if off:
+        yield f"ccm-supervisor sandbox machine stop {off}{COMMENT}then: start {off}"
     yield from (
-        f"ccm-supervisor sandbox add 20{COMMENT}twenty more nodes",
-        f"ccm-supervisor sandbox machine terminate vm-4{COMMENT}it is gone for good",
-        f"kill -9 PID{COMMENT}of a worker; the others do not notice",
-        f"kubectl expose service web --name=my --type=LoadBalancer{COMMENT}of your own",
-        f"ccm-supervisor sandbox machine stop vm-3{COMMENT}then: start vm-3",
-        f"ccm-supervisor sandbox fault set throttle --times 5{COMMENT}the cloud pushes back",
-        f"ccm-supervisor sandbox fault set error{COMMENT}an outage; then: fault clear",
+        f"ccm-supervisor sandbox fault set throttle --times 5{COMMENT}then: sandbox add 3",
+        f"ccm-supervisor sandbox fault set error{COMMENT}then: sandbox add 1, and fault clear",
+        f"ccm-supervisor restart node-0{COMMENT}a new process takes over",
         f"ccm-supervisor status --watch{COMMENT}what an operator sees",
         f"ccm-supervisor explain service default/web{COMMENT}why it is as it is",
         f"kubectl get nodes -o wide{COMMENT}and get services, get events",
         f"curl -k {endpoints.page_url}metrics",
         f"less {paths.log('supervisor')}",
     )
+
+
+def _machines_to_try(power: Mapping[str, Power]) -> tuple[str, str]:
+    """One to stop and one to end, rather not those that the scenario takes; empty without any."""
+    left = in_order(name for name, state in power.items() if state is not Power.TERMINATED)
+    taken = {f"vm-{number}" for number in range(1, DISTURBED + 1)}
+    spare = [name for name in left if name not in taken] or left
+    return (spare[0], spare[min(1, len(spare) - 1)]) if spare else ("", "")
 
 
 def ways_in(endpoints: SandboxEndpoints, paths: SandboxPaths) -> str:

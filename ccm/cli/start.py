@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 ACCESS_BACKOFF = Backoff(first=1.0, most=15.0)  # between two tries while access is refused
 ATTEMPT_TIMEOUT = 60.0  # seconds that systemd allows for one try
 
-OTHER_VARIABLES = frozenset({"CCM_SUPERVISOR_FLAGS"})
+OTHER_VARIABLES = frozenset({"CCM_SUPERVISOR_FLAGS", "CCM_SANDBOX_DIR"})
 """Variables of ours that are no flags: systemd's unit splits this one into a command line."""
 
 

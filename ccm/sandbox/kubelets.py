@@ -50,6 +50,11 @@ def new_machines(first: int, count: int) -> list[Machine]:
     ]
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """As they were numbered: vm-2 before vm-10."""
+    return sorted(names, key=lambda name: (len(name), name))
+
+
 def pod_network(name: str) -> str:
     """The pod network of vm-<number>, as kube-controller-manager would choose one.
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from ccm.errors import CloudError
 from ccm.sandbox.cluster import Sandbox
+from ccm.sandbox.kubelets import in_order
 from ccm.sandbox.story import Story
 
 STEP_DELAY = 3.0  # seconds between two steps, in which a person can read the table
 REACTION_TIMEOUT = 30.0  # seconds in which workers have to react
+DISTURBED = 2  # machines, those of the lowest numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,10 @@ class Scenario:
     async def run(self) -> None:
         """All of it once the sandbox is settled, unless someone else breaks in."""
         await self.sandbox.settled.wait()
-        names = list(self.sandbox.observer.nodes)
-        if len(names) < 2:
+        machines = in_order(self.sandbox.observer.nodes)[:DISTURBED]
+        if len(machines) < DISTURBED:
             return
-        off, gone, cloud = names[0], names[1], self.sandbox.cloud
+        (off, gone), cloud = machines, self.sandbox.cloud
         self.story.say(f"stops and starts the machine {off}, then ends {gone}; watch the workers")
         try:
             await self._act(lambda: cloud.stop(off), lambda: self._is_shut_down(off))

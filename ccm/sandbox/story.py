@@ -12,6 +12,7 @@ from ccm.model.objects import Node
 from ccm.model.status import Status
 from ccm.sandbox.cloud.records import Power
 from ccm.sandbox.cluster import Sandbox
+from ccm.sandbox.kubelets import in_order
 from ccm.sandbox.observer import missing_fields
 from ccm.sandbox.workload import WorkloadStatus
 
@@ -82,9 +83,9 @@ def _machines(before: WorkloadStatus, after: WorkloadStatus) -> Iterator[Change]
 
 def _faults(before: frozenset[str], after: frozenset[str]) -> Iterator[Change]:
     for fault in sorted(after - before):
-        yield Change("", f"the cloud fails: {fault}", ("cloud",))
+        yield Change("", f"the cloud has a fault: {fault}", ("cloud",))
     for fault in sorted(before - after):
-        yield Change("", f"the cloud fails no more: {fault}", ("cloud",))
+        yield Change("", f"this fault of the cloud ended: {fault}", ("cloud",))
 
 
 def _nodes(before: Mapping[str, Node], after: Mapping[str, Node]) -> Iterator[Change]:
@@ -138,16 +139,16 @@ def _supervisor(before: Scene, after: Scene) -> Iterator[Change]:
         if now < full == was:
             yield Change("supervisor", f"slows {name} calls below {full:g}/s", ("cloud",))
         elif was < full == now:
-            yield Change("supervisor", f"lets {name} calls have {full:g}/s again", ("cloud",))
+            yield Change("supervisor", f"raises {name} calls to {full:g}/s again", ("cloud",))
     for page in after.problems.keys() - before.problems.keys():
         yield Change("supervisor", f"reports {after.problems[page]}", ("cloud",))
     if before.problems and not after.problems:
-        yield Change("supervisor", "reports no problem any more", ("cloud",))
+        yield Change("supervisor", "reports no problem", ("cloud",))
 
 
 def _grouped(who: str, what: str, names: Iterable[str], noun: str = "") -> Iterator[Change]:
     """One line for all of them; with a noun, many are only counted."""
-    about = tuple(sorted(names, key=lambda name: (len(name), name)))
+    about = tuple(in_order(names))
     if not about:
         return
     listed = ", ".join(about[:MAX_NAMES])

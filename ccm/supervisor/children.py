@@ -183,7 +183,7 @@ class Children:
             except (OSError, MemoryError) as error:
                 log.error("successor not spawned", extra={"worker": child.name, "why": str(error)})
                 return f"{child.name} goes on as it is: no successor could be spawned ({error})"
-            return f"{child.name} hands over to a new process as soon as that has everything"
+            return f"{child.name} hands over to a new process once that is synced"
         if child.current:
             child.current.handle.kill()
             return f"{child.name} was not ready to hand over and is restarted"
@@ -325,13 +325,13 @@ class Children:
         process.handle.join(0.5)  # the sentinel may be faster than the exit code
         code = process.handle.exitcode
         self._hooks.gone(process.ident)
-        extra = {"worker": child.name, "pid": process.handle.pid, "exit_code": code}
+        extra = {"worker": child.name, "pid": process.handle.pid}
         was_draining = process is child.current and child.life.state is WorkerState.DRAINING
         if code == -signal.SIGALRM:
-            log.error("worker ended by itself: its leadership deadline passed", extra=extra)
+            log.warning("worker exited in order: its leadership deadline passed", extra=extra)
         elif code not in ORDERLY_EXITS and not self._is_stopping:
             in_flight = read_in_flight(process.journal_path)
-            log.error("worker died", extra=extra)
+            log.error("worker died", extra=extra | {"exit_code": code})
             culprits = self.quarantine.record_death(child.controller, in_flight, time.monotonic())
             for key, suspicion in culprits.items():
                 log.error(

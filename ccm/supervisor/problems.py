@@ -167,7 +167,7 @@ def _causes(workers: list[WorkerStatus]) -> list[Cause]:
     for controller, why, group in waiting:
         if cause := next((it for it in causes.values() if it.holds_up(group["names"])), None):
             many = plural(group["count"], _noun(controller))
-            cause.symptoms.append(f"{controller}: {many} wait: {why}.")
+            cause.symptoms.append(f"{controller}: {many} pending: {why}.")
     return [*causes.values()]
 
 
@@ -274,7 +274,8 @@ def _of_budget(classes: dict[str, BudgetStatus], causes: list[Cause]) -> Iterato
     for name, limit in classes.items():
         if (state := limit["state"]) != "closed":
             now, full = rate(limit["per_second"]), rate(limit["full_per_second"])
-            sentence = f"Cloud calls of class {name}: {state}, {now} of {full} a second."
+            does = "pause" if state == "open" else "are slowed"
+            sentence = f"The cloud throttles: {name} calls {does} ({now} of {full} a second)."
             if outage := next((cause for cause in causes if cause.is_outage), None):
                 outage.symptoms.append(sentence)
                 continue

@@ -23,20 +23,20 @@ def explain(supervisor: Supervisor, kind: str, name: str) -> str:
     return done.output
 
 
-ABSENT = "service: there is none"
+ABSENT = "service: not found"
 ONLY_UNKNOWN = "^ccm-supervisor: no worker here knows a service 'kube-system/none'$"
 UNKNOWN = "no worker here knows"  # also while all that could are silent
 EXPLANATIONS = {
     ("node", "vm-1"): (
         "node-0 (running): initialized",
-        "uninitialized taint: gone",
+        "uninitialized taint: removed",
         "route (running): routed",
         "routes to it: 10.244.1.0/24",
     ),
     ("node", "vm-77"): (
         "the cloud knows no such machine",
         "failures in a row",
-        "uninitialized taint: there",
+        "uninitialized taint: present",
     ),
     ("service", "web-0"): ("current backends: vm-1, vm-2", "compared ", "address: 100.64."),
     ("service", "kube-system/none"): (ONLY_UNKNOWN,),

@@ -27,6 +27,16 @@ TRIED = {
         " s: removed the routes to Node vm-3",
     ),
     "ccm-supervisor sandbox add 2": (": initialized Node", ": made the routes to Node"),
+    "ccm-supervisor restart node-0": ("supervisor: runs node-0 in process",),
+    "ccm-supervisor sandbox fault set error; ccm-supervisor sandbox add 1": (
+        "the cloud has a fault: error of *",
+        "500 InternalError: something broke in the cloud. Failing for",
+    ),
+    "ccm-supervisor sandbox fault clear": (
+        "this fault of the cloud ended: error of *",
+        ": initialized Node",
+        "reports no problem",
+    ),
 }
 """What a person types, and the consequences."""
 

@@ -258,7 +258,7 @@ async def test_a_death_counts_against_what_was_in_flight(
     world: World, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An orderly end does not, nor one whose permission ran out."""
-    caplog.set_level(logging.ERROR)
+    caplog.set_level(logging.WARNING)
     child = world.start(state=WorkerState.RUNNING)
     process = child.current
     assert process
@@ -268,11 +268,15 @@ async def test_a_death_counts_against_what_was_in_flight(
     assert [*world.children.quarantine.suspicions("node")] == (["key"] if code == 1 else [])
     reasons = {
         1: ["worker died"],
-        -signal.SIGALRM: ["worker ended by itself: its leadership deadline passed"],
+        -signal.SIGALRM: ["worker exited in order: its leadership deadline passed"],
     }
     assert [text for text in said(caplog) if text.startswith("worker ")][:1] == reasons.get(
         code, ["worker refused to start"] if code == ExitCode.CONFIGURATION else []
     )
+    fenced = [record for record in caplog.records if "leadership deadline" in record.message]
+    assert [(one.levelno, hasattr(one, "exit_code")) for one in fenced] == [
+        (logging.WARNING, False) for _ in fenced
+    ]
 
 
 async def test_the_key_that_ended_a_worker_again_is_quarantined(

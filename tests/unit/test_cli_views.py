@@ -90,7 +90,7 @@ def test_an_outage_is_the_first_line_and_has_its_symptoms() -> None:
         "critical: Every read of the cloud has failed for 2m5s: 503 no answer."
         " Waiting: 4 Nodes (vm-7, vm-8, vm-9, …) and 1 Service (default/web)."
         " Symptoms, commands, and other problems"
-        " route: connection refused. route: 4 Nodes wait: waits for its provider ID."
+        " route: connection refused. route: 4 Nodes pending: waits for its provider ID."
         " 4 Nodes not initialized, one for 2m5s. ccm-supervisor explain node vm-7"
         " warning: rejected until it changes: no ports. Failing for 1m30s: 1 Service (default/odd)."
         " ccm-supervisor explain service default/odd ccm-supervisor 1.2.3"

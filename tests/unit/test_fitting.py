@@ -1,5 +1,6 @@
 """Live views on terminals of three sizes: nothing is cut off, and what matters is always there."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from ccm.cli.status_view import status_view
 from ccm.model.conform import conform
 from ccm.model.objects import Node
 from ccm.model.status import Status
+from ccm.sandbox.cloud.records import Power
 from ccm.sandbox.components import SandboxEndpoints, SandboxPaths
 from ccm.sandbox.observer import TimedNode
 from ccm.sandbox.workload import WorkloadStatus
@@ -67,7 +69,13 @@ def sandbox(count: int) -> Any:
         endpoints=SandboxEndpoints(1, "", "", "https://127.0.0.1:40123/"),
         observer=SimpleNamespace(nodes=nodes, delays=lambda: [0.1] * count),
         power={},
-        workload=WorkloadStatus("192.0.2.7", frozenset(nodes), "zone-b", frozenset(nodes)),
+        workload=WorkloadStatus(
+            "192.0.2.7",
+            frozenset(nodes),
+            "zone-b",
+            frozenset(nodes),
+            power=dict.fromkeys(nodes, Power.RUNNING),
+        ),
         paths=SandboxPaths(Path("/run/user/1000/ccm-sandbox-1000")),
     )
 
@@ -100,9 +108,26 @@ def test_all_that_can_be_tried_comes_in_turns(width: int, height: int) -> None:
     place = sandbox(6)
     shown = [lines(view(place, facts, ["x"] * 9, turn=turn), width, height) for turn in range(20)]
     text = "".join("".join(map("".join, shown)).split())  # wherever a line was divided
-    _, *commands = hints(place.endpoints, place.paths)
+    _, *commands = hints(place.endpoints, place.paths, place.workload.power)
     assert [one for one in commands if "".join(one.partition(COMMENT)[0].split()) not in text] == []
     assert "…" not in text
+
+
+@pytest.mark.parametrize(
+    ("power", "named"),
+    [
+        ({f"vm-{number}": Power.RUNNING for number in (1, 2, 10, 4, 3)}, {"vm-3", "vm-4"}),
+        ({f"vm-{number}": Power.RUNNING for number in (1, 2, 3)}, {"vm-3"}),
+        ({"vm-1": Power.RUNNING, "vm-2": Power.TERMINATED}, {"vm-1"}),
+        ({"vm-1": Power.STOPPED, "vm-3": Power.TERMINATED, "vm-9": Power.STOPPED}, {"vm-9"}),
+        ({"vm-1": Power.TERMINATED}, set()),
+        ({}, set()),
+    ],
+)
+def test_hints_name_machines_that_exist(power: dict[str, Power], named: set[str]) -> None:
+    place = sandbox(0)
+    text = " ".join(hints(place.endpoints, place.paths, power))
+    assert set(re.findall(r"vm-\d+", text)) == named
 
 
 def test_no_name_and_no_command_is_cut_on_a_narrow_terminal() -> None:

@@ -121,8 +121,8 @@ SLOW = replace(CALM, rates={"read": (25.0, 50.0)}, problems={"a.md": "critical: 
                 "service worker: removed the load balancer of Service default/web",
             ],
         ),
-        (CALM, FAILING, ["the cloud fails: throttle of *"]),
-        (FAILING, CALM, ["the cloud fails no more: throttle of *"]),
+        (CALM, FAILING, ["the cloud has a fault: throttle of *"]),
+        (FAILING, CALM, ["this fault of the cloud ended: throttle of *"]),
         (
             CALM,
             SLOW,
@@ -135,8 +135,8 @@ SLOW = replace(CALM, rates={"read": (25.0, 50.0)}, problems={"a.md": "critical: 
             SLOW,
             CALM,
             [
-                "supervisor: lets read calls have 50/s again",
-                "supervisor: reports no problem any more",
+                "supervisor: raises read calls to 50/s again",
+                "supervisor: reports no problem",
             ],
         ),
         (CALM, replace(CALM, workers={"node-0": 11}), ["process 12 of service ended"]),

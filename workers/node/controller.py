@@ -177,10 +177,10 @@ class NodeController:
     def details(self, key: str) -> Json:
         node = self._node(key)
         if node is None:
-            return {"node": "there is none"}
+            return {"node": "not found"}
         details = {
             "provider ID": node.provider_id or "none",
-            "uninitialized taint": "there" if node.is_uninitialized else "gone",
+            "uninitialized taint": "present" if node.is_uninitialized else "removed",
             "kubelet": "ready" if node.is_ready else "not ready: the cloud is asked about it",
         }
         if answer := self._monitor_pass.answer(node) or self._refresh_pass.answer(node):

@@ -165,7 +165,7 @@ class RouteController:
     def details(self, key: str) -> Json:
         cidrs, listing = self._state.pod_cidrs.get(key), self._listing
         if cidrs is None:
-            return {"node": "there is none"}
+            return {"node": "not found"}
         routes = sorted(str(known.network) for known in self._state.table.to(key))
         refused = (*cidrs.unreadable, *map(str, cidrs.refused))
         return {

@@ -176,12 +176,12 @@ class ServiceController:
     def details(self, key: str) -> Json:
         service, state = self._service(key), self._state(key)
         if not service and not state.last_applied:
-            return {"service": "there is none"}
+            return {"service": "not found"}
         applied, refusal, backends = state.last_applied, state.refusal, state.current_backends
-        current = "being deleted" if service and service.is_being_deleted else "there"
+        current = "being deleted" if service and service.is_being_deleted else "present"
         now = time.monotonic()
         return {
-            "service": current if service else "there is none",
+            "service": current if service else "not found",
             "load balancer": f"{applied.name}, compared {now - applied.at:.0f} s ago".lstrip(", ")
             if backends and applied
             else "none known",

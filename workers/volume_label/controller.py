@@ -97,7 +97,7 @@ class VolumeLabelController:
     def details(self, key: str) -> Json:
         volume = self._volume(key)
         if volume is None:
-            return {"volume": "there is none"}
+            return {"volume": "not found"}
         labels = {k: v for k, v in volume.labels.items() if k in (ZONE, REGION)}
         return {
             "volume": why_left_alone(volume, self._rules) or "ours to label",

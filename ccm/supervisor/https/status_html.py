@@ -199,6 +199,7 @@ td:last-child { min-width: 6rem; }
 h1, p, li, dd, td:last-child { overflow-wrap: anywhere; }
 li { margin: .25rem 0; }
 code { color: var(--faint); }
+li > code { display: block; }
 @media (min-width: 40rem) and (max-width: 70rem) {
   table { font-size: .8rem; }
   th, td { padding: .25rem .2rem; }

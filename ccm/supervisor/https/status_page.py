@@ -65,8 +65,9 @@ def render(status: PageStatus, at: datetime, refresh: int = 0) -> str:
         element("style", Markup(STYLE)),
     )
     tables = (section.markup() for section in sections(status))
-    main = element("main", _problems(problems, status["docs_url"]), *tables)
-    body = element("body", _header(status), main, _footer(at, refresh))
+    header = element("header", element("h1", f"{plain(status['cluster'])}: {_role(status)}"))
+    main = element("main", _problems(problems, status["docs_url"]), _replica(status), *tables)
+    body = element("body", header, main, _footer(at, refresh))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
@@ -74,7 +75,8 @@ def _role(status: PageStatus) -> str:
     return "leader" if status["leader"]["is_leader"] else "standby"
 
 
-def _header(status: PageStatus) -> Markup:
+def _replica(status: PageStatus) -> Markup:
+    """Who this is; below the problems, so that an outage's cause is the first line."""
     leader = status["leader"]
     left = f"leader ({duration(leader['seconds_left'])} left, renewed while it holds the lease)"
     lines = {
@@ -88,8 +90,7 @@ def _header(status: PageStatus) -> Markup:
         "Up": duration(status["up_seconds"]),
     }
     terms = (join(element("dt", term), element("dd", value)) for term, value in lines.items())
-    title = f"{plain(status['cluster'])}: {_role(status)}"
-    return element("header", element("h1", title), element("dl", *terms, id="leadership"))
+    return element("dl", *terms, id="leadership")
 
 
 def _migration(migration: MigrationStatus | None) -> dict[str, str]:

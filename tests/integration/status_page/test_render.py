@@ -48,7 +48,7 @@ def test_problems_come_first_and_link_to_their_sections() -> None:
         f"the cloud knows no such machine. Failing for 1m30s: 1 Node (vm-77). {explain} node vm-77",
         "Deletions are stopped: the state file cannot be written",
         "Deletions have been on hold for 2m10s: 5 of 9 nodes vanished",
-        "Cloud calls of class read: open, 2.5 of 20 a second.",
+        "The cloud throttles: read calls pause (2.5 of 20 a second).",
         "No new token for node-controller: denied",
     ]
     warnings = [

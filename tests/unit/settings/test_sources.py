@@ -171,7 +171,13 @@ def test_a_feature_gate_of_a_newer_upstream_is_a_warning() -> None:
 
 
 def test_variables_that_name_no_flag_are_a_warning_and_break_nothing() -> None:
-    variables = {"CCM_NODE_WROKERS": "2", "CCM_LONG": "1", "HOME": "/", "CCM_V": "1"}
+    variables = {
+        "CCM_NODE_WROKERS": "2",
+        "CCM_LONG": "1",
+        "HOME": "/",
+        "CCM_V": "1",
+        "CCM_SANDBOX_DIR": "/x",
+    }
     reported = notices(**variables, CCM_SUPERVISOR_FLAGS=CLOUD)
     message = "environment variables name no flag"
     assert reported == [(logging.WARNING, message, "CCM_LONG,CCM_NODE_WROKERS")]
