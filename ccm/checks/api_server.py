@@ -95,14 +95,17 @@ async def server_clock(context: CheckContext) -> Callable[[], float]:
 
 
 async def list_objects(context: CheckContext, path: str) -> list[Json]:
-    """All objects under `path`; raises `NotChecked` when we may not list them."""
+    """All objects under `path`; raises `NotChecked` where they may not be listed."""
     kube = await connect(context)
     try:
         return await list_once(kube, path)
     except KubernetesError as error:
-        if error.status != 403:
+        if error.status not in (403, 404):
             raise
-        raise NotChecked(f"this identity may not list {path.rpartition('/')[2]}") from error
+        who = (
+            "this identity may not list" if error.status == 403 else "the API server does not serve"
+        )
+        raise NotChecked(f"{who} {path.rpartition('/')[2]}") from error
 
 
 async def cluster_uid(context: CheckContext) -> str:

@@ -17,6 +17,7 @@ from ccm.directories import check_private
 from ccm.errors import ConfigurationFault
 from ccm.processes import die_with_parent
 
+PROVIDER, CLUSTER_CIDR = "simulated", "10.240.0.0/12"
 START_TIMEOUT = 60.0  # seconds in which a component has to say where it listens
 CLOUD_PAGE = 100  # machines in one answer
 CLOUD_READ_RATE = 50  # calls a second
@@ -66,6 +67,9 @@ def write_environment(paths: SandboxPaths) -> None:
         "KUBECONFIG": shlex.quote(str(paths.kubeconfig)),
         "CCM_RUNTIME_DIR": shlex.quote(str(paths.runtime)),
         "CCM_SANDBOX_DIR": shlex.quote(str(paths.directory)),
+        "CCM_CLOUD_PROVIDER": PROVIDER,
+        "CCM_CLOUD_CONFIG": shlex.quote(str(paths.cloud_config)),
+        "CCM_CLUSTER_CIDR": CLUSTER_CIDR,
     }
     paths.environment.write_text("".join(f"export {k}={v}\n" for k, v in values.items()))
 
@@ -172,12 +176,12 @@ def reserve_port() -> socket.socket:
 async def start_supervisor(paths: SandboxPaths, node_workers: int, port: int) -> Component:
     """The supervisor, with the flags that anyone would give it, and quick to delete Nodes."""
     arguments = [
-        "--cloud-provider=simulated",
+        f"--cloud-provider={PROVIDER}",
         f"--cloud-config={paths.cloud_config}",
         f"--kubeconfig={paths.kubeconfig}",
         f"--runtime-dir={paths.runtime}",
         f"--node-workers={node_workers}",
-        "--cluster-cidr=10.240.0.0/12",
+        f"--cluster-cidr={CLUSTER_CIDR}",
         "--node-deletion-confirmation-period=5s",  # someone is waiting to see it
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
