@@ -26,7 +26,10 @@ TRIED = {
         " s: deleted Node vm-3",
         " s: removed the routes to Node vm-3",
     ),
-    "ccm-supervisor check; ccm-supervisor sandbox add 2": (": initialized Node", ": made the routes to Node"),
+    "ccm-supervisor check; ccm-supervisor sandbox add 2": (
+        ": initialized Node",
+        ": made the routes to Node",
+    ),
     "ccm-supervisor restart node-0": ("supervisor: runs node-0 in process",),
     "ccm-supervisor sandbox fault set error; ccm-supervisor sandbox add 1": (
         "the cloud has a fault: error of *",
