@@ -124,7 +124,7 @@ def list_machines(output: str, directory: str) -> None:
 def add(count: int, directory: str) -> None:
     """Add COUNT machines whose kubelets register at once."""
     names = run(_add(directory, count))
-    say(f"registered {names[0]} to {names[-1]}")
+    say(f"registered {names[0]}" + (f" to {names[-1]}" if names[1:] else ""))
 
 
 async def _add(directory: str, count: int) -> list[str]:

@@ -117,7 +117,7 @@ def _account(subject: Subject, is_for_pods: bool) -> Manifest:
         "metadata": metadata(subject.name, subject.namespace),
         "automountServiceAccountToken": is_for_pods,
     }
-    return Manifest(body, [f"Who {subject.process} is to the API server."])
+    return Manifest(body, [f"The account of {subject.process} at the API server."])
 
 
 def _grants(subject: Subject) -> Iterator[Manifest]:

@@ -172,7 +172,7 @@ class DeletionGovernor:
         for name, record in self._records.items():
             self._records[name] = replace(record, is_accepted=record.is_vanished)
         log.info("deletions allowed")
-        return {"ok": "nodes that the cloud goes on to call gone are deleted, within the limit"}
+        return {"ok": "nodes that the cloud still reports gone are deleted, within the limit"}
 
     def show(self) -> DeletionStatus:
         """The status as it is now."""
