@@ -188,11 +188,11 @@ def read_config(
     for document in (content, secret):
         found = reader.parse(document, "cloud") if document else YamlMapping()
         for key, value in found.items():  # Go takes keys in any case of letters
-            root.put(_known.get(key.lower(), key), value, found.lines[key])
-    unknown = [key for key in root if key not in _known.values()]
+            root.put(_SPELLINGS.get(key.lower(), key), value, found.lines[key])
+    unknown = [key for key in root if key not in _SPELLINGS.values()]
     if is_start and root.keys() - set(keys_of(AzureConfig, FORM)):
         without_effect = sorted(key for key in root if key in OTHERS_KEYS)
-        hints = {key: did_you_mean(key, _known.values()) for key in sorted(unknown)}
+        hints = {key: did_you_mean(key, _SPELLINGS.values()) for key in sorted(unknown)}
         extra = {"path": path, "keys": without_effect, "unknown": hints}
         log.warning("keys of the cloud configuration have no effect", extra=extra)
     for key, why in NOT_SERVED.items():
@@ -287,4 +287,6 @@ CLOUDS: Mapping[str, Endpoints] = {
     "azureusgovernment": _GOVERNMENT,
 }
 """By what upstream's key `cloud` calls them, in lower case."""
-_known = {item.lower(): item for item in (*keys_of(AzureConfig, FORM), *OTHERS_KEYS, *NOT_SERVED)}
+_SPELLINGS = {
+    item.lower(): item for item in (*keys_of(AzureConfig, FORM), *OTHERS_KEYS, *NOT_SERVED)
+}

@@ -20,19 +20,19 @@ class ClusterId:
     """What is in the names of shared parts: upstream's ID, which it keeps in a ConfigMap."""
 
     def __init__(self, context: ProviderContext) -> None:
-        self._keep, self._known = context.keep_config_map, ""
+        self._keep, self._cluster_id = context.keep_config_map, ""
         self._lock = asyncio.Lock()
         self._derived = derived_cluster_id(context.cluster_uid or context.cluster_name)
 
     async def read(self) -> str:
         """That of the provider before that of the cluster; where there is none, it is made once."""
         async with self._lock:  # Services that come together make one
-            if not self._known:
+            if not self._cluster_id:
                 data: Mapping[str, str] = dict.fromkeys(KEYS, self._derived)
                 if self._keep:
                     data = await self._keep("kube-system", CONFIG_MAP, data)
-                self._known = next(filter(None, map(data.get, KEYS)), self._derived)
-            return self._known
+                self._cluster_id = next(filter(None, map(data.get, KEYS)), self._derived)
+            return self._cluster_id
 
 
 class GceCloud(CloudProvider):

@@ -74,7 +74,7 @@ class Inventory:
 
     def __init__(self, api: ProxmoxApi) -> None:
         self.api, self.region = api, api.region
-        self._known: dict[int, tuple[ListedMachine, Identity]] = {}
+        self._cached: dict[int, tuple[ListedMachine, Identity]] = {}
         self._hosts: dict[int, str] = {}  # where each machine was last
         self._members: list[str] = []
         self.read_again = SharedRead(self.read)
@@ -84,8 +84,8 @@ class Inventory:
         answer = await self.api.get("ListMachines", "/cluster/resources", type="vm")
         listed = read_list(answer)
         self._hosts |= {vmid: item.host for vmid, item in listed.by_id.items()}
-        for vmid in self._known.keys() - listed.by_id.keys():
-            del self._known[vmid]
+        for vmid in self._cached.keys() - listed.by_id.keys():
+            del self._cached[vmid]
         return listed
 
     def unread(self, machines: Sequence[ListedMachine]) -> int:
@@ -101,12 +101,12 @@ class Inventory:
         kept = self._kept(machine)
         if kept is None:
             kept = read_identity(await self.api.get("GetConfig", f"{machine.path}/config"))
-        self._known[machine.vmid] = machine, kept
+        self._cached[machine.vmid] = machine, kept
         return kept
 
     def _kept(self, machine: ListedMachine) -> Identity | None:
         """A VMID may be given to another machine, which then starts again."""
-        before, identity = self._known.get(machine.vmid, (machine, None))
+        before, identity = self._cached.get(machine.vmid, (machine, None))
         is_on = machine.uptime >= before.uptime and machine.status == before.status
         is_silent = machine.status not in (RUNNING, STOPPED)  # it is started elsewhere
         is_same = machine.name == before.name and (is_on or is_silent)

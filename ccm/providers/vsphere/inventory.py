@@ -182,7 +182,7 @@ class InventoryReader:
     def __init__(self, api: VCenterApi) -> None:
         self.api, self.name = api, api.name
         self._uuids: dict[str, str] = {}  # by managed object, for machines that are there
-        self._known: dict[str, str] = {}  # managed objects of Nodes, by UUID
+        self._cached: dict[str, str] = {}  # managed objects of Nodes, by UUID
 
     async def read(self) -> Inventory:
         """Everything that the login may see, in one call and one more for each further page."""
@@ -194,7 +194,7 @@ class InventoryReader:
 
     def remember(self, machine: Machine) -> None:
         """This one is a Node's: when it is missed, its managed object is looked for as well."""
-        self._known[machine.uuid] = machine.moid
+        self._cached[machine.uuid] = machine.moid
 
     async def why_kept(self, uuid: str) -> str:
         """Why a machine that is not listed may be there all the same; empty when it is gone.
@@ -236,7 +236,7 @@ class InventoryReader:
             find = (content.searchIndex, "FindAllByUuid", None, written, True, False)
             if found := await call(session, *find):
                 return f"{self.name} has {found[0]._moId} with UUID {written}, and does not list it"
-        if moid := self._known.get(uuid):
+        if moid := self._cached.get(uuid):
             kind = vim.VirtualMachine
             spec = vmodl.query.PropertyCollector.FilterSpec(
                 objectSet=[
@@ -249,7 +249,7 @@ class InventoryReader:
             try:
                 await call(session, collector, "RetrievePropertiesEx", [spec], options)
             except NoSuchObject:
-                self._known.pop(uuid, None)  # another batch may have asked as well
+                self._cached.pop(uuid, None)  # another batch may have asked as well
             else:
                 return f"{self.name} has {moid}, which had UUID {uuid}, and does not list it"
         return ""

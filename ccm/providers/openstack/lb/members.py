@@ -52,15 +52,15 @@ class MemberUpdates:
 
     def __init__(self, octavia: Octavia, backends: Backends, find: Finder) -> None:
         self._octavia, self._backends, self._find = octavia, backends, find
-        self._known: dict[str, CachedMembers] = {}  # by the UID of a Service
+        self._cached: dict[str, CachedMembers] = {}  # by the UID of a Service
 
     def balancer_id(self, uid: str) -> str:
         """The load balancer that a Service was last seen to have; empty when none is known."""
-        known = self._known.get(uid)
-        return known.id if known else ""
+        cached = self._cached.get(uid)
+        return cached.id if cached else ""
 
     def forget(self, uid: str) -> None:
-        self._known.pop(uid, None)
+        self._cached.pop(uid, None)
 
     def remember(
         self,
@@ -79,41 +79,41 @@ class MemberUpdates:
             pool_id: observed.members.get(pool_id) or sent.get(port, frozenset())
             for pool_id, port in ports.items()
         }
-        known = self._known[request.names.uid] = CachedMembers(observed.record, ports, current)
-        return known
+        cached = self._cached[request.names.uid] = CachedMembers(observed.record, ports, current)
+        return cached
 
     async def update(self, request: LoadBalancerRequest, nodes: Sequence[Node]) -> None:
         """As `update_nodes`; `RetryAfter` follows each change, `Refused` without load balancer."""
-        known = await self._settled(request) or await self._read(request)
-        backends = await self._backends.of(request, nodes, known.subnet_id)
-        if change := known.first_change(request, backends):
-            await self._send(request, known, backends, *change)
+        cached = await self._settled(request) or await self._read(request)
+        backends = await self._backends.of(request, nodes, cached.subnet_id)
+        if change := cached.first_change(request, backends):
+            await self._send(request, cached, backends, *change)
         await self.open(request, backends)
 
     async def open(self, request: LoadBalancerRequest, backends: NodeBackends) -> None:
         """Let a known load balancer in to Nodes that do not yet, and to no others."""
         uid = request.names.uid
-        if self._known[uid].opened != backends.addresses:
-            await self._backends.open(request, backends, self._known[uid].subnet_id)
+        if self._cached[uid].opened != backends.addresses:
+            await self._backends.open(request, backends, self._cached[uid].subnet_id)
             self.opened(request, backends)
 
     def opened(self, request: LoadBalancerRequest, backends: NodeBackends) -> None:
         """These Nodes let it in."""
         uid = request.names.uid
-        self._known[uid] = replace(self._known[uid], opened=backends.addresses)
+        self._cached[uid] = replace(self._cached[uid], opened=backends.addresses)
 
     async def _settled(self, request: LoadBalancerRequest) -> CachedMembers | None:
         """What is known, once Octavia is done with what was sent."""
-        known = self._known.get(request.names.uid)
-        if known is None or not known.members:
+        cached = self._cached.get(request.names.uid)
+        if cached is None or not cached.members:
             return None
-        if known.id in self._octavia.waiting:
-            record = await self._octavia.look(known.id)
+        if cached.id in self._octavia.waiting:
+            record = await self._octavia.look(cached.id)
             if record is None:
                 self.forget(request.names.uid)
                 return None
             self._check(request, record)
-        return known
+        return cached
 
     def _check(self, request: LoadBalancerRequest, record: Json) -> None:
         """Raise while Octavia is at work, and when it failed."""
@@ -124,37 +124,37 @@ class MemberUpdates:
 
     async def _read(self, request: LoadBalancerRequest) -> CachedMembers:
         """The same from one answer with all members; `Refused` without a load balancer."""
-        known = self._known.get(request.names.uid)
-        tree = await self._octavia.tree(known.id) if known else None
-        if not (known and tree and known.ports and known.ports.keys() <= _pools_in(tree).keys()):
+        cached = self._cached.get(request.names.uid)
+        tree = await self._octavia.tree(cached.id) if cached else None
+        if not (cached and tree and cached.ports and cached.ports.keys() <= _pools_in(tree).keys()):
             found = await self._find(request)
             if found is None:
                 raise Refused(f"there is no load balancer {request.names.balancer}")
-            known = self.remember(request, await self._octavia.with_listeners(found), {})
-            tree = await self._octavia.tree(known.id) or {}
+            cached = self.remember(request, await self._octavia.with_listeners(found), {})
+            tree = await self._octavia.tree(cached.id) or {}
         self._check(request, tree)
         current = _pools_in(tree)
-        ports = {pool_id: port for pool_id, port in known.ports.items() if pool_id in current}
+        ports = {pool_id: port for pool_id, port in cached.ports.items() if pool_id in current}
         members = {item: plan.read_members(current[item].get("members")) for item in ports}
-        known = replace(known, ports=ports, members=members)
-        self._known[request.names.uid] = known
-        return known
+        cached = replace(cached, ports=ports, members=members)
+        self._cached[request.names.uid] = cached
+        return cached
 
     async def _send(
         self,
         request: LoadBalancerRequest,
-        known: CachedMembers,
+        cached: CachedMembers,
         backends: NodeBackends,
         pool_id: str,
         members: frozenset[Member],
     ) -> NoReturn:
         """Change one pool; while Octavia is at work the Nodes let it in."""
         uid = request.names.uid
-        self._known[uid] = replace(known, members=None)  # unless Octavia takes it
-        await self._octavia.change(known.balancer, plan.members_update(pool_id, members))
-        self._known[uid] = replace(known, members={**(known.members or {}), pool_id: members})
+        self._cached[uid] = replace(cached, members=None)  # unless Octavia takes it
+        await self._octavia.change(cached.balancer, plan.members_update(pool_id, members))
+        self._cached[uid] = replace(cached, members={**(cached.members or {}), pool_id: members})
         await self.open(request, backends)
-        self._octavia.waiting.retry_when_done(known.id)
+        self._octavia.waiting.retry_when_done(cached.id)
 
 
 def _pools_in(tree: Json) -> dict[str, Json]:
