@@ -35,7 +35,7 @@ from tests.support.deadlines import timeout
 from tests.support.running import wait_for
 
 BATCH, PAGE = 3, 4  # the provider's, so that few objects are several batches and pages
-SPARE = "spare"
+SPARE, RENEWED = "spare", "kit-renewed"
 ABSENT = "00000000-0000-4000-8000-000000000000"
 CALL_TIMEOUT = timeout(7.5)
 WAIT = 180.0
@@ -79,6 +79,7 @@ class OpenStackAdapter(PatientAdapter):
         self._spares = [s for s in self._servers() if s["name"].startswith(("kit-", SPARE))]
 
     def stop(self) -> None:
+        self._drop_renewed()
         self._running.close()
 
     def reset(self) -> bytes:
@@ -103,8 +104,22 @@ class OpenStackAdapter(PatientAdapter):
 
     def renew_credentials(self) -> None:
         self.lab.set_faults()
-        renewed = self._file.read_text().replace("[Global]", "[Global]\nos-endpoint-type = public")
-        self._file.write_text(renewed)
+        self._drop_renewed()
+        path, body = self._credentials_path(), {"application_credential": {"name": RENEWED}}
+        made = self.lab.call("keystone", "POST", path, body)["application_credential"]
+        config, before = self._file.read_text(), self.lab.world["application_credentials"]["ccm"]
+        for key in ("id", "secret"):
+            config = config.replace(before[key], made[key])
+        self._file.write_text(config)
+
+    def _credentials_path(self) -> str:
+        return f"/users/{self.lab.user_id}/application_credentials"
+
+    def _drop_renewed(self) -> None:
+        path = self._credentials_path()
+        for made in self.lab.call("keystone", "GET", path)["application_credentials"]:
+            if made["name"] == RENEWED:
+                self.lab.call("keystone", "DELETE", f"{path}/{made['id']}")
 
     def is_write(self, operation: str, budget: str) -> bool:
         return not operation.startswith(("Get", "List"))

@@ -21,6 +21,7 @@ SPLIT, NOVA = "split", "nova"
 PARTS = {
     "nodes, routes and volumes": (SPLIT, "test_instances or test_routes or test_volumes"),
     "their failures": (SPLIT, f"(test_failures or test_provider) and not ({BALANCERS})"),
+    "credentials and texts": (SPLIT, "test_credentials or test_untrusted"),
     "load balancers": (SPLIT, "test_load_balancers or test_service_changes"),
     "failures of load balancers": (
         SPLIT,
