@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")  # bytes
+OOM_SCORE = 200  # thousandths of the memory by which a worker seems larger than it is
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
@@ -25,6 +26,17 @@ def keep_memory_private() -> None:
     """Credentials in memory get into no core dump, and other processes of this user cannot look."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def go_first_without_memory() -> None:
+    """Let the kernel end this process, and its children, before its parent when memory is used up.
+
+    `keep_memory_private` has to follow: who keeps its memory private cannot write its score.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    score = Path("/proc/self/oom_score_adj")
+    with suppress(OSError):
+        score.write_text(str(min(int(score.read_text()) + OOM_SCORE, 1000)))
 
 
 def adopt_orphans() -> None:

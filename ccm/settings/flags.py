@@ -261,7 +261,10 @@ class Settings:
     )
 
     bind_address: str = upstream(
-        "0.0.0.0", ADDRESS, "Address to listen on.", heading="HTTPS server"
+        "0.0.0.0",
+        ADDRESS,
+        "Address to listen on; `0.0.0.0` and `::` are all addresses, of IPv4 and of IPv6.",
+        heading="HTTPS server",
     )
     secure_port: int = upstream(10258, PORT, "Port of the HTTPS server; 0 = serve nothing.")
     cert_dir: str = upstream(

@@ -10,11 +10,18 @@ BACKLOG = 4096  # connections that wait to be accepted, as in a flood of them
 
 
 def listen(settings: Settings) -> socket.socket:
-    """The listening socket; raises `CannotListen`, whose text names the flag."""
-    address = (settings.bind_address, settings.secure_port)
-    family = socket.AF_INET6 if ip_address(address[0]).version == 6 else socket.AF_INET
+    """The listening socket; raises `CannotListen`, whose text names the flag.
+
+    An unspecified address, `0.0.0.0` too, stands for all of IPv4 and IPv6, as in Go.
+    """
+    given = ip_address(settings.bind_address)
+    is_any = given.is_unspecified and socket.has_dualstack_ipv6()
+    address = ("::" if is_any else settings.bind_address, settings.secure_port)
+    family = socket.AF_INET6 if is_any or given.version == 6 else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if is_any:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if settings.permit_port_sharing:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -23,7 +30,7 @@ def listen(settings: Settings) -> socket.socket:
     except OSError as error:
         listening.close()
         raise CannotListen(
-            f"--secure-port: cannot listen on {address[0]} port {address[1]}: {error.strerror};"
+            f"--secure-port: cannot listen on {given} port {address[1]}: {error.strerror};"
             " stop what uses it, or choose another --secure-port or --bind-address"
         ) from error
     listening.setblocking(False)
@@ -36,6 +43,8 @@ def network_of(client: str) -> str:
         address = ip_address(client.partition("%")[0])
     except ValueError:
         return client
-    if isinstance(address, IPv6Address) and not address.ipv4_mapped:
-        return str(IPv6Network((address.packed[:8] + bytes(8), 64)))
-    return str(address)
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    if address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(IPv6Network((address.packed[:8] + bytes(8), 64)))

@@ -19,7 +19,7 @@ from typing import Any
 import multiprocess
 
 from ccm.bus.frames import WorkerSpec
-from ccm.processes import die_with_parent, keep_memory_private
+from ccm.processes import die_with_parent, go_first_without_memory, keep_memory_private
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,13 @@ ADOPTION_TIMEOUT = 5.0  # seconds
 
 
 def run_worker(spec: WorkerSpec) -> None:
-    """Be a worker; named by text, as the supervisor imports none."""
+    """Be a worker, without a template."""
+    go_first_without_memory()
+    _run_worker(spec)
+
+
+def _run_worker(spec: WorkerSpec) -> None:
+    """Run it; named by text, as the supervisor imports none."""
     _leave_path_to_programs()
     importlib.import_module("workers.main").main(spec)
 
@@ -45,6 +51,7 @@ def run_template(
     an import has started a thread, of which a fork would have no part.
     """
     die_with_parent(supervisor)
+    go_first_without_memory()
     keep_memory_private()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # and not as of the process that it was forked of
@@ -100,7 +107,7 @@ def _become_worker(spec: WorkerSpec) -> None:
         deadline = time.monotonic() + ADOPTION_TIMEOUT
         while os.getppid() != spec.supervisor_pid and time.monotonic() < deadline:
             time.sleep(ADOPTION_INTERVAL)
-        run_worker(spec)
+        _run_worker(spec)
     except SystemExit as end:
         code = end.code or 0
     except Exception:  # around one callback: as an interpreter ends

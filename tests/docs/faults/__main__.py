@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .cures import cures_of
-from .rows import TESTS, index, pages, passing, read_rows
+from .rows import PASSING, TESTS, index, pages, passing, read_rows
 from .seen import FILE, is_seen, read_seen, record, table_of_seen
 from .without import Tree
 
@@ -50,7 +50,8 @@ if __name__ == "__main__":
     folder = TESTS.parent / "docs" / "faults"
     for name, text in pages().items():
         Path(folder, name).write_text(text, encoding="utf-8")
-    page = folder.with_name("passing.md")
-    words = page.read_text(encoding="utf-8").partition("\n## ")[0]
-    page.write_text(f"{words}\n{passing()}", encoding="utf-8")
+    for name in PASSING:
+        page = folder.with_name(name)
+        words = page.read_text(encoding="utf-8").partition("\n## ")[0]
+        page.write_text(f"{words.rstrip()}\n\n{passing(name)}", encoding="utf-8")
     print(index(), end="")

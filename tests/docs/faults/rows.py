@@ -21,6 +21,12 @@ GROUPS = {
     "others": "Someone writes or sends what no one should",
 }
 """What an operator sees, in the order of the pages."""
+OF_CLUSTER = ("api-server", "replicas", "workers", "host")
+PASSING = {
+    "passing.md": OF_CLUSTER,
+    "passing-clouds.md": tuple(group for group in GROUPS if group not in OF_CLUSTER),
+}
+"""Pages of what passes by itself, and the groups whose faults stand on each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +104,15 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def passing() -> str:
-    """The troubles that pass as a table in Markdown, for `docs/passing.md`."""
+def passing(page: str) -> str:
+    """The troubles that pass as a table in Markdown, for a page of `PASSING`."""
     rows = {row.name: row for row in read_rows()}
     lines = ["## Faults", "", "| fault | before | now | seconds | a person does |"]
     lines += ["|---|---|---|---|---|"]
     for line in _read_lines("passing.tsv"):
         row = rows[line["row"]]
+        if row.group not in PASSING[page]:
+            continue
         cells = (
             _sentence(row.fault),
             line["before"],
