@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from uuid import uuid4
 
 from ccm.errors import KubernetesError
 from ccm.kube.client import MERGE_PATCH, STRATEGIC_PATCH, Kube
@@ -38,14 +39,17 @@ class Nodes:
     def __init__(self, kube: Kube, cloud: CloudAdmin) -> None:
         self._kube, self._cloud = kube, cloud
         self.expected: dict[str, str] = {}
+        self._system_uuids: dict[str, str] = {}  # of the machine that now has a name
 
     async def join(self, name: str, network: int) -> None:
         await self._cloud.add([Machine(name, zone="zone-b", region="region-1")])
+        self._system_uuids[name] = str(uuid4())
         await self.register(name, network)
 
     async def register(self, name: str, network: int) -> None:
         """The kubelet of a machine that runs makes its Node, which has other pods than before."""
         body = dual_stack(name, pod_networks(network))
+        body["status"]["nodeInfo"]["systemUUID"] = self._system_uuids[name]
 
         async def create() -> list[Json]:
             made = []
