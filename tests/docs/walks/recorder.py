@@ -57,6 +57,7 @@ BACKGROUND = {
     ("ccm/supervisor/leader_election.py", "LeaderElector.run"),
     ("ccm/supervisor/children.py", "Children.run"),
     ("ccm/supervisor/supervisor.py", "Supervisor._check_directory"),
+    ("ccm/supervisor/supervisor.py", "Supervisor._check_package"),
     ("ccm/supervisor/outages.py", "CloudOutages.run"),
     ("ccm/supervisor/tokens.py", "SharedToken.run"),
     ("ccm/supervisor/systemd.py", "update_status"),
