@@ -14,6 +14,7 @@ import orjson
 from ccm.cli.completion import TakesStartFlags
 from ccm.cli.reporting import Heading, example, output_option, say, say_document
 from ccm.errors import CloudError, ExitCode
+from ccm.model.objects import Json
 
 if TYPE_CHECKING:
     from ccm.dry_run.cluster import Change
@@ -85,11 +86,8 @@ def _lines(result: "Plan") -> Iterator[str]:
     for (kind, name), changes in groupby(result.kubernetes, lambda item: (item.kind, item.name)):
         yield Heading(f"{kind} {name}")
         yield from map(_field, changes)
-    for change in result.cloud:
-        ports, nodes = ", ".join(change.get("ports", ())), ", ".join(change.get("nodes", ()))
-        parts = (f"{name}: {part}" for name, part in (("ports", ports), ("nodes", nodes)) if part)
-        about = f"{_SIGNS[change['does']]} {change['about']}, by {change['call']}"
-        yield "; ".join((about, *parts))
+    for _, same in groupby(result.cloud, lambda change: change["about"]):
+        yield from _cloud_lines([*same])
     if result.is_complete and not result.kubernetes and not result.cloud:
         yield "Nothing would change."
     pending = [f"{name}: {why}" for name, why in sorted(result.waiting.items())]
@@ -100,6 +98,20 @@ def _lines(result: "Plan") -> Iterator[str]:
     yield f"Cost: {cost}, {len(result.cloud)} changes in the cloud."
     if not result.is_complete:
         yield "The dry run did not finish in time: changes may be missing."
+
+
+def _cloud_lines(changes: list[Json]) -> Iterator[str]:
+    """Of one thing; deleted and created in one plan, it is replaced: a route that leads nowhere."""
+    if {change["does"] for change in changes} == {"create", "delete"}:
+        calls = sorted({change["call"] for change in changes if change["does"] == "delete"})
+        calls += sorted({change["call"] for change in changes if change["does"] == "create"})
+        yield f"{_SIGNS['update']} {changes[0]['about']}, replaced by {' and '.join(calls)}"
+        return
+    for change in changes:
+        ports, nodes = ", ".join(change.get("ports", ())), ", ".join(change.get("nodes", ()))
+        parts = (f"{name}: {part}" for name, part in (("ports", ports), ("nodes", nodes)) if part)
+        about = f"{_SIGNS[change['does']]} {change['about']}, by {change['call']}"
+        yield "; ".join((about, *parts))
 
 
 def _field(change: "Change") -> str:

@@ -188,3 +188,24 @@ def test_a_command_returns_when_it_is_done(
     monkeypatch.setattr("ccm.cli.operate.WAIT_INTERVAL", 0.0)
     done = CliRunner().invoke(main, command)
     assert (done.exit_code, said in done.output) == (exit_code, True), done.output
+
+
+def test_a_route_that_is_deleted_and_created_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = "route 10.244.1.0/24 to vm-3"
+    other = {"about": "route 10.244.2.0/24 to vm-4", "does": "delete", "call": "DeleteRoute"}
+    changes = [
+        {"about": about, "does": "create", "call": "CreateRoute"},
+        {"about": about, "does": "delete", "call": "DeleteRoute"},
+        other,
+        other,
+    ]
+
+    async def dry_run(*_: object) -> Plan:
+        return Plan([], changes, [], {}, {"cloud_reads": 4}, True)
+
+    monkeypatch.setattr("ccm.cli.plan._dry_run", dry_run)
+    assert CliRunner().invoke(main, ["plan"]).stdout.splitlines()[:-1] == [
+        f"~ {about}, replaced by DeleteRoute and CreateRoute",
+        "- route 10.244.2.0/24 to vm-4, by DeleteRoute",
+        "- route 10.244.2.0/24 to vm-4, by DeleteRoute",
+    ]
