@@ -1,16 +1,54 @@
-"""Nodes in numbers, of which the cloud answers half."""
+"""Objects in numbers: Services that come and go at once, Nodes of which a batch answers half."""
 
+import asyncio
 import time
 
 import pytest
 
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
-from tests.support.environment import Environment
-from tests.support.running import IS_LONG, until
+from tests.support.environment import SERVICES, Environment, service
+from tests.support.running import ALL_CONTROLLERS, IS_LONG, until
 
 pytestmark = [pytest.mark.real, *([pytest.mark.timeout(3600)] if IS_LONG else [])]
 
+SERVICE_COUNT = 10_000 if IS_LONG else 300
 NODE_COUNT = 5_000 if IS_LONG else 200
+AT_ONCE = 16  # clients
+
+
+async def test_services_made_and_removed_by_the_thousand_leave_nothing(env: Environment) -> None:
+    numbers = iter(range(100, 100 + SERVICE_COUNT))
+
+    async def come_and_go() -> None:
+        for number in numbers:
+            await env.api.post(SERVICES, service(number))
+            await env.api.request("DELETE", f"{SERVICES}/web-{number}")
+
+    async def are_gone() -> bool:
+        left = (await env.api.get(SERVICES))["items"]
+        return {one["metadata"]["name"] for one in left} <= {"kubernetes"}
+
+    async def has_no_balancer() -> bool:
+        return not (await env.admin.state())["load_balancers"]
+
+    await env.add_nodes(2)
+    with env.supervisor(*ALL_CONTROLLERS) as supervisor:
+        await env.nodes.until_initialized(2)
+        before = supervisor.pids()
+        began = time.monotonic()
+        await asyncio.gather(*(come_and_go() for _ in range(AT_ONCE)))
+        came = time.monotonic()
+        await until("all are gone", are_gone)
+        await until("no load balancer is left", has_no_balancer)
+        ended = time.monotonic()
+        await env.add_services(1)
+        await env.until_served(1)
+        print(
+            f"{SERVICE_COUNT} in {came - began:.1f} s, gone after {ended - came:.1f} s,"
+            f" the next one served after {time.monotonic() - ended:.1f} s"
+        )
+        assert supervisor.pids() == before
+        assert supervisor.end() == 0
 
 
 @pytest.mark.parametrize("kind", [CloudFaultKind.PARTIAL, CloudFaultKind.ABSENT])

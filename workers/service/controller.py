@@ -42,7 +42,13 @@ from workers.service.plan import (
     plan,
     relevant_spec,
 )
-from workers.service.state import Refusal, ServiceState, addresses, summarize
+from workers.service.state import (
+    Refusal,
+    ServiceState,
+    addresses,
+    has_lost_finalizer,
+    summarize,
+)
 from workers.service.steps import ServiceSteps, attempted, ensure_failed
 
 log = logging.getLogger(__name__)
@@ -241,7 +247,9 @@ class ServiceController:
         service = self._service(key)
         state = replace(self._state(key), planned=service)
         if service and state.owner and service.uid == state.owner.uid:
-            state = replace(state, owner=service, is_owner_gone=False)
+            state = replace(state, owner=service, is_owner_gone=False, missing_since=None)
+        elif not service and state.owner and state.missing_since is None:
+            state = replace(state, missing_since=time.monotonic())
         if service or state.owner:
             self._states[key] = state
         else:
@@ -309,6 +317,7 @@ class ServiceController:
             key
             for key, owner in owners.items()
             if not owner.is_being_deleted and not self._context.store.get("Service", key)
+            if not has_lost_finalizer(self._states[key], time.monotonic())
         ]
         why = mass_deletion_reason(len(missing), len(owners))
         if why and not self._is_mass_deletion:

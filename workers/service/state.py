@@ -10,6 +10,7 @@ from ccm.model.service import Service
 from ccm.model.status import BalancerStatus
 from workers.service.backends import Backends
 
+FINALIZER_RACE = 10.0  # seconds after the write of a finalizer in which a deletion may miss it
 MAX_SERVICES_SHOWN = 20
 MAX_ADDRESSES_SHOWN = 4  # of one balancer
 
@@ -59,6 +60,8 @@ class ServiceState:
     warnings: tuple[str, ...] = ()  # of the load balancer, as the last Event had them
     is_deleted: bool = False  # the owner's balancer was deleted
     is_owner_gone: bool = False  # the API server itself says that the owner does not exist
+    finalizer_added_at: float | None = None  # by this process
+    missing_since: float | None = None  # the owner, in our cache
     held_since: float | None = None  # since when its first balancer waits for Nodes
     backends_sent: Backends | None = (
         None  # what the balancer was last to get, whether that worked or not
@@ -129,3 +132,13 @@ def addresses(state: ServiceState) -> list[str]:
         ingress = state.owner.ingress if state.owner else []
     found = (text(entry.get("ip")) or text(entry.get("hostname")) for entry in ingress)
     return list(filter(None, found))[:MAX_ADDRESSES_SHOWN]
+
+
+def has_lost_finalizer(state: ServiceState, now: float) -> bool:
+    """Whether the Service went just after we gave it the finalizer.
+
+    An API server that deletes an object does not see a finalizer that is added at this moment.
+    """
+    missing_since = now if state.missing_since is None else state.missing_since
+    added_at = state.finalizer_added_at
+    return added_at is not None and missing_since - added_at < FINALIZER_RACE

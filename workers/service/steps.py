@@ -67,6 +67,8 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
         case EnsureBalancer(service, backends):
             owner = state.owner or service
             return replace(state, owner=owner, is_deleted=False, backends_sent=backends)
+        case AddFinalizer():
+            return replace(state, finalizer_added_at=time.monotonic())
         case UpdateNodes(_, backends):
             return replace(state, backends_sent=backends)
         case SetStatus() if state.last_applied:

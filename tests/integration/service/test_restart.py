@@ -132,7 +132,7 @@ async def test_without_the_api_servers_word_a_balancer_stays(
 
 
 async def test_when_many_services_vanish_at_once_their_balancers_stay() -> None:
-    several = [service(name=f"s{number}") for number in range(10)]
+    several = [service(finalized, name=f"s{number}") for number in range(10)]
     async with running_with(*several, N1) as w:
         for one in several[:7]:
             w.cluster.remove("Service", one.key)
@@ -143,6 +143,16 @@ async def test_when_many_services_vanish_at_once_their_balancers_stay() -> None:
         await w.rest()
         await w.later()
         assert len(w.balancers.records) == 8
+
+
+async def test_services_that_go_as_they_get_their_finalizer_leave_no_load_balancer() -> None:
+    """An API server that deletes one does not see a finalizer that is added at this moment."""
+    several = [service(name=f"s{number}") for number in range(10)]
+    async with running_with(*several, N1) as w:
+        for one in several[:7]:
+            w.cluster.remove("Service", one.key)
+        await w.rest()
+        assert len(w.balancers.records) == 3
 
 
 # --- classes
