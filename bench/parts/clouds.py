@@ -2,7 +2,8 @@
 
 Both sides run with default flags, each in a cluster and a cloud of its own, which answers at once.
 Azure's has no workers for Nodes, so that its side begins with initialized ones. Writes are calls
-that may change something; a machine's Node goes here after a second look, 30 s later.
+that may change something. On GCE and Azure a second look, 30 s later, confirms here that a machine
+is gone.
 """
 
 import asyncio
