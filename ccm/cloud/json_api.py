@@ -142,9 +142,11 @@ class JsonApi:
         )
 
     async def read_pages(
-        self, request: Request, next_page: Callable[[Any], Mapping[str, str]]
+        self, request: Request, next_page: Callable[[Any], Mapping[str, Any]]
     ) -> AsyncIterator[Any]:
         """The answers to a list; `next_page` says in what the query for the next one differs.
+
+        What it gives may be texts or numbers; nothing means that there is no other page.
 
         So an address in an answer is never followed, and no credentials go to another host.
         """
@@ -281,7 +283,7 @@ def read_list(operation: str, page: Mapping[str, Any], key: str) -> list[Any]:
     return found
 
 
-def _changed(target: str, changes: Mapping[str, str]) -> str:
+def _changed(target: str, changes: Mapping[str, Any]) -> str:
     path, _, query = target.partition("?")
     kept = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in changes]
     return f"{path}?{urlencode([*kept, *changes.items()])}"

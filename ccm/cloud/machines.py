@@ -257,7 +257,10 @@ def all_unknown(nodes: Iterable[Node], reasons: Iterable[str]) -> dict[str, Answ
 
 
 async def _unless_failed(read: Awaitable[T]) -> T | Unknown:
+    """A record that lacks what is read from it costs its own Node an answer, and no other."""
     try:
         return await read
     except CloudError as error:
         return Unknown(str(error))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        return Unknown(f"the cloud's record is not understood: {type(error).__name__}: {error}")

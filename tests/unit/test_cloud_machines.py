@@ -122,6 +122,20 @@ async def test_a_list_that_may_lack_something_proves_nothing() -> None:
     assert toy.proven == []
 
 
+async def test_a_record_that_lacks_a_field_costs_its_own_node_an_answer() -> None:
+    class Odd(Toy):
+        async def instance(self, node: Node, machine: Answer, listing: Records) -> Answer:
+            sizes = {"toy://1": "large"}
+            assert isinstance(machine, Instance)
+            return Instance(machine.provider_id, type=sizes[machine.provider_id])
+
+    toy = Odd({"toy://1": [ONE], "toy://2": [Instance("toy://2")]})
+    assert await toy.describe([with_id("1"), with_id("2")]) == {
+        "1": Instance("toy://1", type="large"),
+        "2": Unknown("the cloud's record is not understood: KeyError: 'toy://2'"),
+    }
+
+
 async def test_without_an_id_what_the_cloud_calls_ended_needs_no_proof() -> None:
     toy = Toy({"new": [ENDED]}, {"none": GONE})
     asked = [node(name="new"), node(name="none")]

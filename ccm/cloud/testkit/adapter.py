@@ -133,8 +133,9 @@ class Adapter:
     """The marks that `create_machines` gives, as `--machine-marks` has them; none where the
     provider goes by marks of its own."""
     page_size: int = 0
-    """The most routes or balancers in one answer of a list; 0 when lists come whole. The kit makes
-    one more than this, so an emulator is best set to a small one."""
+    """The most machines, routes or balancers in one answer of a list; 0 when lists come whole. The
+    kit makes one more than this, so an emulator is best set to a small one. Two batches of machines
+    and one should fit: a page counts as a call."""
     reads_per_batch: int = 1
     """How many lists a `describe` reads for one batch of Nodes, where several belong together."""
     max_machines: int = 1000

@@ -97,6 +97,15 @@ async def test_a_list_of_before_a_machine_was_made_proves_nothing(harness: Harne
     check_machine(await harness.describe_one(node_of(new)), new)
 
 
+@pytest.mark.parametrize("by", ["id", "name"])
+async def test_machines_on_every_page_of_a_list_are_found(harness: Harness, by: str) -> None:
+    machines = await harness.machines(harness.adapter.page_size + 1)
+    nodes = [node_of(item) if by == "id" else node(item.node) for item in machines]
+    answers = await harness.describe(nodes)
+    for machine in machines:
+        check_machine(answers[machine.node], machine)
+
+
 async def test_one_machine_has_one_name_and_others_have_another(harness: Harness) -> None:
     """However its ID is written: a second Node on it is seen by that."""
     item, other = await harness.machines(2)

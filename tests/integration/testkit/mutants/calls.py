@@ -109,15 +109,21 @@ CALLS = (
     ),
     (
         "the first page is all",
-        'after = text(mapping(page).get("next"))',
+        'after = mapping(page).get("next")',
         'after = ""',
         "routes::test_routes_are_listed_from_all_pages",
     ),
     (
         "the first page is all, of balancers too",
-        'after = text(mapping(page).get("next"))',
+        'after = mapping(page).get("next")',
         'after = ""',
         "load_balancers::test_balancers_are_listed_from_all_pages",
+    ),
+    (
+        "the first page is all, of machines too: its next one is a number",
+        'after = mapping(page).get("next")',
+        'after = mapping(page).get("next") if isinstance(mapping(page).get("next"), str) else ""',
+        "instances::test_machines_on_every_page_of_a_list_are_found[id]",
     ),
     (
         "a list that broke off is returned in part",
