@@ -38,6 +38,7 @@ PLACEHOLDERS = {
     "apply -f": "apply --dry-run=server -f",
     "create secret": "create --dry-run=server secret",
     " delete daemonset ccm-supervisor": " delete --dry-run=server ds aws-cloud-controller-manager",
+    "set image": "set image --dry-run=server",
     "create configmap": "create --dry-run=server configmap",
 }
 """What a page leaves to its reader, and what keeps the cluster as it was."""
