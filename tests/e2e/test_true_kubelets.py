@@ -44,6 +44,7 @@ LOST_FOR = 16.0  # seconds without a leader when one is lost: its lease has to p
 PRESSURES = {f"{name}Pressure": f"{name.lower()}-pressure" for name in ("Disk", "Memory", "PID")}
 PREVIOUS = f"{DEFAULT_REGISTRY}/ccm-supervisor:previous"
 SYSTEM = ("-n", "kube-system")
+EDGE = "ccm-edge"
 OURS = (*SYSTEM, "-l", f"app.kubernetes.io/name={APP_NAME}")
 CODE = "import os; print(os.getuid(), open('/proc/mounts').readline().split()[3][:2])"
 EXAMINE = ("python3", "-c", CODE)
@@ -260,6 +261,26 @@ def churn(lab: Lab) -> Iterator[None]:
         finally:
             ended.set()
             working.result()
+
+
+def test_two_releases_of_the_chart_run_in_one_cluster(lab: Lab, tmp_path: Path) -> None:
+    """Each with a name, a Lease and a port of its own, as the chart's page shows."""
+    own = {
+        "leader-elect-resource-name": EDGE,
+        "secure-port": 10268,
+        "controllers": ["volume-label"],
+    }
+    flags = as_values(lab.flags()) | own
+    values = {"flags": flags, "kind": "deployment", "nameOverride": EDGE}
+    before = leader(lab)
+    lab.kubectl("apply", "-f", "-", stdin=template(tmp_path, values))
+    lab.kubectl(*SYSTEM, "rollout", "status", f"deployment/{EDGE}", "--timeout=120s", limit=150)
+    lease = (*SYSTEM, "get", "lease", EDGE, "-o", "jsonpath={.spec.holderIdentity}")
+    wait_for("the second release leads its own Lease", lambda: lab.tried(*lease))
+    assert leader(lab) == before
+    assert are_ready(lab, 2)
+    lab.kubectl(*SYSTEM, "delete", "deployment", EDGE, "--cascade=foreground", "--wait")
+    assert leader(lab) == before
 
 
 def test_the_leaders_eviction_leaves_nobody_without_a_leader_for_long(lab: Lab) -> None:
