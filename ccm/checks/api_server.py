@@ -32,6 +32,7 @@ OLDEST = (1, 30)
 """Older ones drop `ipMode` from a Service, and may run cloud controllers of their own."""
 NEWEST = (1, 37)
 """What the tests run against."""
+NOT_LISTED = {403: "this identity may not list", 404: "the API server does not serve"}
 
 VerbsByResource = Mapping[tuple[str, str], frozenset[str]]
 """The verbs that are served, by group and resource."""
@@ -100,12 +101,9 @@ async def list_objects(context: CheckContext, path: str) -> list[Json]:
     try:
         return await list_once(kube, path)
     except KubernetesError as error:
-        if error.status not in (403, 404):
+        if not (why := NOT_LISTED.get(error.status)):
             raise
-        who = (
-            "this identity may not list" if error.status == 403 else "the API server does not serve"
-        )
-        raise NotChecked(f"{who} {path.rpartition('/')[2]}") from error
+        raise NotChecked(f"{why} {path.rpartition('/')[2]}") from error
 
 
 async def cluster_uid(context: CheckContext) -> str:

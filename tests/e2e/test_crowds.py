@@ -52,7 +52,7 @@ async def test_services_made_and_removed_by_the_thousand_leave_nothing(env: Envi
 
 
 @pytest.mark.parametrize("kind", [CloudFaultKind.PARTIAL, CloudFaultKind.ABSENT])
-async def test_a_batch_that_answers_half_deletes_nobody_and_holds_up_no_other_half(
+async def test_a_batch_that_answers_half_deletes_no_node_and_holds_up_no_other_half(
     env: Environment, kind: CloudFaultKind
 ) -> None:
     await env.add_nodes(NODE_COUNT // 2)

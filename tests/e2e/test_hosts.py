@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -63,19 +63,23 @@ class Grouped(Supervisor):
         return self._group.command(super().command(arguments))
 
 
+@contextmanager
+def control_group(controller: str) -> Iterator[ControlGroup]:
+    missing = why_no_cgroups(controller)
+    needed(not missing, missing)
+    with ControlGroup(controller) as group:
+        yield group
+
+
 @pytest.fixture
 def memory() -> Iterator[ControlGroup]:
-    missing = why_no_cgroups("memory")
-    needed(not missing, missing)
-    with ControlGroup("memory", "memory") as group:
+    with control_group("memory") as group:
         yield group
 
 
 @pytest.fixture
 def cpu() -> Iterator[ControlGroup]:
-    missing = why_no_cgroups("cpu")
-    needed(not missing, missing)
-    with ControlGroup("cpu", "cpu") as group:
+    with control_group("cpu") as group:
         yield group
 
 

@@ -20,13 +20,13 @@ def why_no_cgroups(controller: str) -> str:
 class ControlGroup:
     """One group of one controller, removed at the end of the `with` block."""
 
-    def __init__(self, controller: str, name: str) -> None:
+    def __init__(self, controller: str) -> None:
         root = _root(controller)
         assert root, controller
         self._is_second = (root / "cgroup.controllers").exists()
         if self._is_second:
             (root / "cgroup.subtree_control").write_text(f"+{controller}")
-        self.path = root / f"ccm-{name}-{os.getpid()}"
+        self.path = root / f"ccm-{controller}-{os.getpid()}"
 
     def __enter__(self) -> Self:
         self.path.mkdir()
