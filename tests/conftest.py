@@ -18,7 +18,11 @@ __all__ = ["pytest_asyncio_loop_factories"]
 
 load_profile()
 
-pytest_plugins = ["tests.support.kube.fixtures", "tests.labs.openstack.fixtures"]
+pytest_plugins = [
+    "tests.support.kube.fixtures",
+    "tests.labs.openstack.fixtures",
+    "tests.support.left_open",
+]
 
 TOGETHER = ("tests/integration/check", "tests/e2e/rbac", "tests/e2e/systemd", "tests/e2e/kubelets")
 """Folders of which one test at a time runs: they share a cluster, or a machine."""

@@ -106,7 +106,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
                     self._slots.release()
                     continue
                 is_full = len(batch) >= self._part.batch_size
-                last = leave(gathering, clock(), len(batch), is_full)
+                last = leave(gathering, clock(), len(batch), is_full, timings)
                 self._reads.add(start_task(self._read_for(batch), self._reads.discard))
         finally:
             for read in self._reads:

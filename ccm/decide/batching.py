@@ -6,10 +6,12 @@ follows from the batches before:
 LONE    They had one object each: `first_window`, or `lone_window` where the last one left less than
         `idle_window` ago; it leaves at the latest an `interval` after it began.
 STREAM  The last one had several: `join_window`; at the latest an `interval` after that one left.
-STEADY  Others came after one of a STREAM had left, too soon: an `interval` after the last one.
+        Twice as long each time that others came after one had left, too soon, up to an `interval`.
 
 Once several came, a batch waits no longer than until it is twice as large as the one before: a
-burst is worked on while it comes, for a few reads more, as few as its size has doublings.
+burst is worked on while it comes, for a few reads more, as few as its size has doublings. So does
+the window: a short pause of those who make the objects costs a read, and the last of them no more
+than the pause.
 
 Where none comes for an `interval`, the next one is LONE. Those that are about to join are waited
 for in any case, up to `longest_wait`.
@@ -17,7 +19,6 @@ for in any case, up to `longest_wait`.
 
 import math
 from dataclasses import dataclass
-from enum import Enum, auto
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +37,12 @@ class BatchTimings:
     seconds."""
 
 
-class Pace(Enum):
-    """How objects come."""
-
-    LONE = auto()
-    STREAM = auto()
-    STEADY = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class LastBatch:
-    """The batch that left last; `pace` is what another one shortly after it would have."""
+    """The batch that left last, and what another one shortly after it would have."""
 
-    pace: Pace = Pace.LONE
     left_at: float = -math.inf
+    window: float = 0.0  # of a STREAM; 0 where that one was LONE
     enough: float = math.inf  # objects for which the next one leaves at once
 
 
@@ -57,7 +50,7 @@ class LastBatch:
 class GatheringBatch:
     """A batch that has not left yet; times are monotonic."""
 
-    pace: Pace
+    is_stream: bool
     began_at: float
     window: float
     latest: float
@@ -67,17 +60,11 @@ class GatheringBatch:
 def begin(last: LastBatch, now: float, timings: BatchTimings) -> GatheringBatch:
     """The batch whose first object came `now`."""
     since = now - last.left_at
-    pace = last.pace if since < timings.interval else Pace.LONE
-    latest = last.left_at + timings.interval
-    match pace:
-        case Pace.LONE:
-            is_first = since > timings.idle_window
-            window = timings.first_window if is_first else timings.lone_window
-            return GatheringBatch(pace, now, window, now + timings.interval)
-        case Pace.STREAM:
-            return GatheringBatch(pace, now, timings.join_window, latest, last.enough)
-        case Pace.STEADY:
-            return GatheringBatch(pace, now, timings.interval, latest, last.enough)
+    if last.window and since < timings.interval:
+        latest = last.left_at + timings.interval
+        return GatheringBatch(True, now, last.window, latest, last.enough)
+    window = timings.first_window if since > timings.idle_window else timings.lone_window
+    return GatheringBatch(False, now, window, now + timings.interval)
 
 
 def seconds_to_wait(
@@ -98,19 +85,21 @@ def seconds_to_wait(
     if left > 0:
         return left
     if are_more_coming and now - batch.began_at < timings.longest_wait:
-        if batch.pace is Pace.LONE:
+        if not batch.is_stream:
             return batch.window
         return batch.latest - now if now < batch.latest else timings.interval
     return 0.0
 
 
-def leave(batch: GatheringBatch, now: float, size: int, is_full: bool) -> LastBatch:
+def leave(
+    batch: GatheringBatch, now: float, size: int, is_full: bool, timings: BatchTimings
+) -> LastBatch:
     """The batch leaves `now`, with `size` objects."""
-    pace, enough = batch.pace, batch.enough
-    if pace is Pace.LONE and size > 1:
-        pace = Pace.STREAM
-    elif pace is Pace.STREAM and not is_full and size < enough and now < batch.latest:
-        pace = Pace.STEADY  # another one within the interval shows that this was too soon
-    if pace is not Pace.LONE:
-        enough = 2 * size if math.isinf(enough) else max(2 * size, enough)
-    return LastBatch(pace, now, enough)
+    if not batch.is_stream and size == 1:
+        return LastBatch(now)
+    window, enough = timings.join_window, batch.enough
+    if batch.is_stream:
+        may_be_too_soon = not is_full and size < enough and now < batch.latest
+        window = min(2 * batch.window, timings.interval) if may_be_too_soon else batch.window
+    enough = 2 * size if math.isinf(enough) else max(2 * size, enough)
+    return LastBatch(now, window, enough)

@@ -140,7 +140,7 @@ async def test_keys_that_are_cancelled_while_they_wait_leave_nothing_behind(
 
 async def test_a_page_that_lost_a_key_waits_for_others_and_does_not_spin(short_dir: Path) -> None:
     async with reading(short_dir, page=3) as r:
-        await asyncio.gather(*r.start("a", "b"))  # from now on a page has half a second to fill
+        await asyncio.gather(*r.start("a", "b"))
         tasks = r.start("c", "d")
         await until(lambda: len(r.reader._waiting) == 2)
         r.reader._enough.set()  # as a third one does that is cancelled before anybody looks
@@ -160,7 +160,7 @@ async def test_the_read_of_an_object_that_came_alone_starts_at_once(short_dir: P
         assert r.machines.reads == [["a"], ["b"], ["c"]]
 
 
-async def test_one_object_that_left_in_a_lull_too_soon_makes_the_next_ones_wait(
+async def test_one_object_that_left_in_a_lull_too_soon_makes_the_next_ones_wait_longer(
     short_dir: Path,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -169,20 +169,20 @@ async def test_one_object_that_left_in_a_lull_too_soon_makes_the_next_ones_wait(
         await asyncio.gather(*r.start("c"))
         began = loop.time()
         await asyncio.gather(*r.start("d"))
-        assert loop.time() - began > TIMINGS.batch.interval / 2
+        assert loop.time() - began > 1.5 * TIMINGS.batch.join_window
         assert r.machines.reads == [["a", "b"], ["c"], ["d"]]
 
 
-async def test_a_page_leaves_when_no_more_objects_come_and_waits_when_that_was_too_soon(
+async def test_a_page_leaves_when_no_more_objects_come_and_waits_longer_when_that_was_too_soon(
     short_dir: Path,
 ) -> None:
     loop = asyncio.get_running_loop()
     async with reading(short_dir) as r:
-        await asyncio.gather(*r.start("a", "b"))  # from now on a page has half a second to fill
+        await asyncio.gather(*r.start("a", "b"))
         began = loop.time()
         await asyncio.gather(*r.start("c", "d"))
-        assert loop.time() - began < TIMINGS.batch.interval
+        assert loop.time() - began < 1.5 * TIMINGS.batch.join_window
         began = loop.time()
         await asyncio.gather(*r.start("e", "f"))
-        assert loop.time() - began > TIMINGS.batch.interval / 2
+        assert loop.time() - began > 1.5 * TIMINGS.batch.join_window
         assert r.machines.reads == [["a", "b"], ["c", "d"], ["e", "f"]]

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/vmware/govmomi"
 	"github.com/vmware/govmomi/find"
@@ -61,13 +62,13 @@ func (l *lab) create(ctx context.Context, names []string) ([]map[string]any, err
 	return made, nil
 }
 
-// dressNew gives it a UUID and an address that none had before.
+// dressNew gives it a UUID that no machine here or in a server beside this one had before, and a new address.
 func (l *lab) dressNew(vm *simulator.VirtualMachine, name string) map[string]any {
 	l.mu.Lock()
 	l.made++
 	number := l.made
 	l.mu.Unlock()
-	id := fmt.Sprintf("43%06x-ab%02x-4c%02x-8000-%012x", number, number%256, number%256, number)
+	id := fmt.Sprintf("43%06x-ab%02x-4c%02x-8000-%08x%04x", number, number%256, number%256, os.Getpid(), number%65536)
 	address := fmt.Sprintf("10.1.%d.%d", number/200%256, number%200+10)
 	l.set(vm, map[string]any{"config.uuid": id, "summary.config.uuid": id})
 	l.setGuest(vm, guest{HostName: name, Tools: "guestToolsRunning", NICs: []nic{
