@@ -31,6 +31,7 @@ HEAD_LIMIT = 64 << 10  # bytes of heads, trailers and frames of chunks
 BODY_LIMIT = 64 << 20  # bytes of a buffered body: 500 Nodes of 130 KiB each
 CLOSED_BY_PEER = (ConnectionResetError, BrokenPipeError)
 _IS_CREDENTIAL = re.compile("(?i)auth|token|session|cookie|secret|api-?key")  # name of a header
+_LEADS_ELSEWHERE = re.compile(r"[^?]*?/(?:\.|%2e){1,2}(?:[/?]|$)|.*[ #]", re.IGNORECASE)
 _UNQUOTED = "/:@!$&'()*+,;=~%"  # what a path may have, and the sign of what is quoted already
 
 
@@ -329,6 +330,8 @@ class HttpClient:
             await self._closed.wait()
 
     def _serialize(self, method: str, target: str, headers: RequestHeaders, body: bytes) -> bytes:
+        if _LEADS_ELSEWHERE.match(target):  # as an ID in it may, which someone else has written
+            raise ValueError("the path of the request leads to another place than it names")
         first = f"{method} {self._base_path}{target} HTTP/1.1"
         lines = [first, f"Host: {self._authority}", *self._proxy_headers]
         if body or method != "GET":

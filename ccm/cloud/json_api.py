@@ -11,7 +11,8 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +24,7 @@ from cryptography import x509
 from ccm import __version__
 from ccm.cloud.credentials import Credentials
 from ccm.cloud.interface import Gate
+from ccm.cloud.lookup import MAX_PAGES, NOT_UNDERSTOOD
 from ccm.errors import (
     CloudError,
     Conflict,
@@ -40,7 +42,6 @@ from ccm.tls import Server
 
 log = logging.getLogger(__name__)
 
-MAX_PAGES = 1000  # of one list
 OF_THE_WAY = (407, 408)  # what a proxy says, and too slow a connection: no refusal of the cloud's
 JSON = "application/json"
 
@@ -135,7 +136,9 @@ class JsonApi:
 
         async def send() -> tuple[Any, HttpResponse]:
             response = await self.send(request)
-            return self.read(request.operation, response), response
+            with self._understanding(request):
+                self.observe(response)
+                return self.read(request.operation, response), response
 
         return await self.gate.call(
             request.operation, request.budget, send, is_write=request.is_write
@@ -156,9 +159,10 @@ class JsonApi:
                 raise CloudError(f"{request.operation}: more than {MAX_PAGES} pages")
             seen.add(request.target)
             yield (page := await self.request(request))
-            if not (changes := next_page(page)):
-                return
-            request = replace(request, target=_changed(request.target, changes))
+            with self._understanding(request):
+                if not (changes := next_page(page)):
+                    return
+                request = replace(request, target=_changed(request.target, changes))
         raise CloudError(f"the pages of {request.operation} go round in a circle")
 
     async def send(self, request: Request) -> HttpResponse:
@@ -181,7 +185,6 @@ class JsonApi:
             where = f"{request.url}: " if request.url else ""
             why = f"{self.named(request.operation)}: {where}{self._what_broke(error)}"
             raise (Unanswered(why) if leaving else Unsent(why)) from error
-        self.observe(response)
         return response
 
     def read(self, operation: str, response: HttpResponse) -> Any:
@@ -202,6 +205,15 @@ class JsonApi:
     def named(self, operation: str) -> str:
         """An operation as errors name it."""
         return f"{self.name}: {operation}" if self.name else operation
+
+    @contextmanager
+    def _understanding(self, request: Request) -> Iterator[None]:
+        """Raise `CloudError` where the answer has another form than is expected."""
+        try:
+            yield
+        except NOT_UNDERSTOOD as error:
+            what = f"{self.named(request.operation)}: the answer is not understood"
+            raise CloudError(f"{what}: {type(error).__name__}: {error}") from error
 
     def _what_broke(self, error: Exception) -> str:
         if isinstance(error, TimeoutError) and self._timeout:

@@ -15,6 +15,17 @@ T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R", covariant=True)
 
+MAX_PAGES = 1000  # of one list; a cloud may name a next one for ever
+NOT_UNDERSTOOD = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+"""What comes of reading an answer that has another form than the cloud's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Generic[R]):

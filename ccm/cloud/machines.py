@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from ccm.cloud.lookup import batches, read_each
+from ccm.cloud.lookup import NOT_UNDERSTOOD, batches, read_each
 from ccm.errors import CloudError, ConfigurationFault
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
@@ -159,9 +159,13 @@ class MachineLookup(ABC, Generic[L, M]):
 
     def why_foreign(self, machine: M) -> str:
         """Why a machine is not the cluster's; empty when it is."""
-        if lacking := self.required_marks - {*self.marks(machine)}:
-            return foreign_text(f"{self.noun} {self.label(machine)}", lacking)
-        return ""
+        if not self.required_marks:
+            return ""
+        try:
+            lacking = self.required_marks - {*self.marks(machine)}
+        except NOT_UNDERSTOOD as error:
+            return _not_understood(error)
+        return foreign_text(f"{self.noun} {self.label(machine)}", lacking) if lacking else ""
 
     async def foreign(self, nodes: Sequence[Node]) -> Mapping[str, str]:
         """As in the interface."""
@@ -262,5 +266,9 @@ async def _unless_failed(read: Awaitable[T]) -> T | Unknown:
         return await read
     except CloudError as error:
         return Unknown(str(error))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        return Unknown(f"the cloud's record is not understood: {type(error).__name__}: {error}")
+    except NOT_UNDERSTOOD as error:
+        return Unknown(_not_understood(error))
+
+
+def _not_understood(error: Exception) -> str:
+    return f"the cloud's record is not understood: {type(error).__name__}: {error}"

@@ -21,7 +21,11 @@ QUEUE_LIMIT = 10_000  # Events waiting to be sent; beyond that the oldest is los
 NORMAL_DELAY = 30.0  # seconds for which Normal Events let work go first, at the most
 BUSY_INTERVAL = 0.05  # seconds between two looks whether the work is done
 REPEAT_INTERVAL = 600.0  # seconds in which an equal Event is not sent again
+OBJECT_BURST, OBJECT_REFILL = 25, 300.0
+"""So many Events about one object at once, then one in so many seconds, as in client-go: a tenant
+who changes a Service for ever has another message each time."""
 MESSAGE_LIMIT = 1024  # bytes that an API server takes
+NAME_LIMIT = 253  # characters that an API server takes
 DEFAULT_NAMESPACE = "default"  # of Events about objects that have none
 
 
@@ -63,6 +67,28 @@ def _message(text: str) -> str:
     return data[: MESSAGE_LIMIT - len(CUT.encode())].decode(errors="ignore") + CUT
 
 
+def _name(object_name: str, number: int) -> str:
+    """That of an Event, which begins as its object's, however long that is."""
+    end = f".{number:x}"
+    return object_name[: NAME_LIMIT - len(end)].rstrip("-.") + end
+
+
+class _Allowances:
+    """How many Events may be sent about each object."""
+
+    def __init__(self) -> None:
+        self._left: OrderedDict[ObjectRef, tuple[float, float]] = OrderedDict()  # and as of when
+
+    def take(self, object_ref: ObjectRef, now: float) -> bool:
+        """Whether there may be one more now."""
+        left, at = self._left.pop(object_ref, (float(OBJECT_BURST), now))
+        left = min(left + (now - at) / OBJECT_REFILL, float(OBJECT_BURST))
+        self._left[object_ref] = (left - 1.0 if left >= 1.0 else left), now
+        if len(self._left) > QUEUE_LIMIT:
+            self._left.popitem(last=False)
+        return left >= 1.0
+
+
 class EventRecorder:
     """Sends Events one at a time, in order, as Events of `component`.
 
@@ -83,6 +109,7 @@ class EventRecorder:
         self._waiting: OrderedDict[Event, float] = OrderedDict()  # since when
         self._urgent: OrderedDict[Event, None] = OrderedDict()  # those that are not Normal
         self._sent: OrderedDict[Event, float] = OrderedDict()
+        self._allowances = _Allowances()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
         # Event names must differ between restarts: begin at the clock, as upstream does.
@@ -90,11 +117,17 @@ class EventRecorder:
         self.lost = 0
 
     def record(self, event: Event) -> None:
-        """Queue `event` unless an equal one was recorded a short while ago; returns at once."""
+        """Queue `event` unless an equal one was recorded a short while ago; returns at once.
+
+        Of too many about one object the rest is lost, and counted.
+        """
         last = self._sent.get(event)
         if event in self._waiting or (
             last is not None and time.monotonic() - last < self._repeat_interval
         ):
+            return
+        if not self._allowances.take(event.object_ref, time.monotonic()):
+            self.lost += 1
             return
         self._waiting[event] = time.monotonic()
         if event.type != "Normal":
@@ -171,7 +204,7 @@ class EventRecorder:
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {
-                "name": f"{event.object_ref.name}.{next(self._numbers):x}",
+                "name": _name(event.object_ref.name, next(self._numbers)),
                 "namespace": namespace,
             },
             "involvedObject": object_ref,

@@ -87,9 +87,10 @@ class Service(KubernetesObject):
 
         If it `may_lack_some`, those are left out, and `Refused` are the ports when it lacks all.
         """
-        served = [port for port in self.ports if port.get("nodePort")]
-        for port in self.ports:
-            if port not in served and not (may_lack_some and served):
+        ports = self.ports
+        served = [port for port in ports if port.get("nodePort")]
+        for port in ports:
+            if not (port.get("nodePort") or (may_lack_some and served)):
                 raise Refused(
                     f"port {port.get('port')} has no node port: set"
                     " spec.allocateLoadBalancerNodePorts to true"

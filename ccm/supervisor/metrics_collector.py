@@ -26,6 +26,7 @@ from ccm.supervisor import status_metrics
 from ccm.supervisor.https.endpoints import HealthEndpoints
 from ccm.supervisor.leader_election import LeaderElector
 from ccm.supervisor.nodes import UninitializedNodes
+from ccm.supervisor.outages import OutageCause
 from ccm.supervisor.status_metrics import Sample, controller_of_worker, queue_of_worker
 from ccm.supervisor.worker_counters import CounterTotals, Series, Value, WorkerCounters, add, add_up
 
@@ -52,6 +53,7 @@ class SupervisorCollector(Collector):
     leaders: Callable[[], Iterator[LeaderElector]]
     certificate_expiry: Callable[[], float | None]
     started: float = field(default_factory=time.time)
+    outage: OutageCause = field(default_factory=OutageCause)
 
     def collect(self) -> Iterator[MetricFamily]:
         """Every family, in the order of the catalogue."""
@@ -89,6 +91,8 @@ class SupervisorCollector(Collector):
     def _samples(self) -> Iterator[Sample]:
         status = self.status()
         yield from status_metrics.from_status(status, self.settings.controllers)
+        outage = status["cloud_outage"]
+        yield metrics.CLOUD_OUTAGE, (self.outage.label(outage),), outage.get("seconds", 0.0)
         yield from self._own_process()
         for leader in self.leaders():
             yield metrics.LEADER_STATUS, (leader.lease_name,), float(leader.is_leading())

@@ -5,13 +5,31 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
+from ccm.model.status import CloudOutage
 from ccm.supervisor.child import Child
 from ccm.supervisor.problems import Cause, find_outage
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two looks at what the workers report
+MAX_CAUSE = 120  # characters of a label
 LOG_INTERVAL = 60.0  # seconds between two records of an outage that lasts
+
+
+class OutageCause:
+    """The cause of an outage as a label: that of its first scrape for as long as it lasts.
+
+    Errors differ by the ID of a request. As a label each would be another series, and an alert
+    that waits for a minute of one would never fire.
+    """
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def label(self, outage: CloudOutage) -> str:
+        """The label now; empty without an outage."""
+        self._text = (self._text or outage.get("why", "")[:MAX_CAUSE]) if outage else ""
+        return self._text
 
 
 class CloudOutages:

@@ -18,8 +18,6 @@ from ccm.model.status import (
 )
 from ccm.supervisor.budget import worker_name
 
-MAX_CAUSE = 120  # characters of a label
-
 NO_QUEUE = conform(QueueStatus, {})  # of a worker without a process
 
 Sample = tuple[Metric, tuple[str, ...], float]
@@ -42,8 +40,6 @@ def from_status(status: Status, enabled: tuple[str, ...]) -> Iterator[Sample]:
     yield metrics.BUILD_INFO, (status["version"], status["provider"]), 1.0
     yield metrics.UPTIME_SECONDS, (), status["up_seconds"]
     yield metrics.LEADERSHIP_SECONDS, (), status["leader"]["seconds_left"]
-    outage = status["cloud_outage"]
-    yield metrics.CLOUD_OUTAGE, (outage.get("why", "")[:MAX_CAUSE],), outage.get("seconds", 0.0)
     yield from _workers(status["workers"])
     yield from _work_queues(status["workers"], status["quarantined"])
     yield from _controllers(status["workers"], enabled)

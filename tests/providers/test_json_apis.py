@@ -2,7 +2,9 @@
 
 import os
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ import pytest
 
 from ccm.cloud.json_api import JsonApi, Request
 from ccm.cloud.testkit.gate import KitGate
+from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import CloudError, Denied, NotFound, Refused, Throttled, Unanswered
 from ccm.http import HttpResponse
 from ccm.providers.azure.api import AzureApi
@@ -142,6 +145,22 @@ async def test_a_redirection_to_another_host_is_not_followed(cloud: Cloud, name:
     await api.close()
 
 
+async def test_a_stream_of_events_is_not_redirected(cloud: Cloud) -> None:
+    """Not to another scheme either, where nothing would say who answers."""
+    api, elsewhere = (
+        IncusApi("", Remote(cloud.url, "", "", str(cloud.ca_file)), KitGate(10.0), ""),
+        RawServer(),
+    )
+    async with elsewhere.listening() as port:
+        place = f"Location: http://localhost:{port}/1.0/events"
+        cloud.server.responses = [[answer(307, b"", place), CLOSE]]
+        with pytest.raises(CloudError, match="307"):
+            async with api.listen("default"):
+                raise AssertionError
+        assert elsewhere.requests == []
+    await api.close()
+
+
 @pytest.mark.parametrize("name", TRUSTING)
 async def test_a_broken_connection_is_distinguished_from_one_that_was_never_made(
     cloud: Cloud, name: str
@@ -150,6 +169,56 @@ async def test_a_broken_connection_is_distinguished_from_one_that_was_never_made
     api = APIS[name](cloud.url, str(cloud.ca_file))
     with pytest.raises(Unanswered):
         await cloud.ask(api, b"")
+    await api.close()
+
+
+NUMBERS = (
+    "9" * 5000,
+    "1" * 2000,
+    "-1",
+    "nan",
+    "1e999",
+    "\xb2",
+    "0Min;0",
+    "Sun, 1 Jan 99999999999 0:0 GMT",
+)
+HEADERS = (
+    "Date", "Retry-After", "RateLimit-Remaining", "RateLimit-Reset", "ETag", "Set-Cookie",
+    "x-ms-ratelimit-remaining-resource", "x-ms-ratelimit-remaining-subscription-reads",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRUSTING)
+@pytest.mark.parametrize("value", NUMBERS, ids=lambda value: value[:9])
+async def test_what_headers_say_is_understood_in_no_time_or_left_out(
+    cloud: Cloud, name: str, value: str
+) -> None:
+    api = APIS[name](cloud.url, str(cloud.ca_file))
+    headers = [f"{header}: {value}" for header in HEADERS]
+    began = time.process_time()
+    for status in (200, 429):
+        with suppress(CloudError):
+            await cloud.ask(api, answer(status, SUCCESS, *headers))
+    assert time.process_time() - began < CPU_SECONDS
+    await api.close()
+
+
+BODIES = (
+    b"[]", b"1", b'"text"', b"null", b"{}", b'{"error": 1, "value": 2}', b"[" * 1000 + b"]" * 1000,
+    b'{"type": [], "type": {}, "links": {"pages": 7}, "status": {"a": 1}}', b"\xff", b"1" * 9999,
+    b'{"error": ' + b'{"error": ' * 900 + b"1" + b"}" * 901,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRUSTING)
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body[:9])
+async def test_what_is_no_answer_of_the_clouds_is_its_error(
+    cloud: Cloud, name: str, body: bytes
+) -> None:
+    api = APIS[name](cloud.url, str(cloud.ca_file))
+    for status in (200, 202, 400, 404, 500):
+        with suppress(CloudError):
+            await cloud.ask(api, answer(status, body))
     await api.close()
 
 

@@ -172,6 +172,26 @@ async def test_a_machine_without_the_marks_is_no_nodes_by_name_and_by_id() -> No
     assert await toy.foreign(asked) == {"1": FOREIGN, "a": FOREIGN, "b": ""}
 
 
+async def test_a_machine_whose_marks_cannot_be_read_costs_the_others_nothing() -> None:
+    class Odd(Marked):
+        def marks(self, machine: Answer) -> Collection[str]:
+            return {f"tag:{self.label(machine).split('#')[1]}"}
+
+    toy = Odd({"a": [Instance("toy://3")], "b": [OURS]}, {})
+    toy.require_marks(["tag:ours"])
+    asked, why = (
+        [node(name="a"), node(name="b")],
+        "the cloud's record is not understood: IndexError",
+    )
+    answers = await toy.describe(asked)
+    assert isinstance(answers["a"], Unknown)
+    assert answers["a"].why.startswith(why)
+    assert answers["b"] == OURS
+    verdicts = await toy.foreign(asked)
+    assert verdicts["a"].startswith(why)
+    assert verdicts["b"] == ""
+
+
 async def test_nodes_about_which_nothing_can_be_asked_cost_no_read() -> None:
     """A cloud need not answer about no node at all."""
     toy = Marked({"a": [OURS]}, {})

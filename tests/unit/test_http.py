@@ -144,6 +144,27 @@ async def test_no_header_can_be_injected(serving: RawHttp, value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "target",
+    ["/a/../b", "/..", "/a/./b?c=d", "/a/%2e%2E", "/.%2e/", "/a/..?b", "/a b", "/a#b"],
+)
+async def test_no_request_leaves_for_another_place_than_its_path_names(
+    serving: RawHttp, target: str
+) -> None:
+    """Servers and proxies may take the way up that an ID in a path can be."""
+    async with serving([HELLO]) as (raw, client):
+        with pytest.raises(ValueError, match="another place"):
+            await client.request("GET", target, ())
+        assert raw.requests == []
+
+
+@pytest.mark.parametrize("target", ["/a/..b", "/a..b/...", "/.a", "/a?b=/../c", "/a?.b=.c"])
+async def test_dots_that_lead_nowhere_are_sent(serving: RawHttp, target: str) -> None:
+    async with serving([HELLO]) as (raw, client):
+        await client.request("GET", target, ())
+        assert raw.requests[0].startswith(b"GET %s HTTP" % target.encode())
+
+
+@pytest.mark.parametrize(
     ("path", "params", "target"),
     [
         ("/api/v1/nodes/n-1", None, "/api/v1/nodes/n-1"),

@@ -1,14 +1,23 @@
 """Kubernetes Events, sent in the background."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
 from ccm.errors import KubernetesError
 from ccm.kube import events
-from ccm.kube.events import REPEAT_INTERVAL, Event, EventRecorder, ObjectRef
+from ccm.kube.events import (
+    OBJECT_BURST,
+    OBJECT_REFILL,
+    REPEAT_INTERVAL,
+    Event,
+    EventRecorder,
+    ObjectRef,
+)
 from ccm.model.objects import Json
 from tests.support.cluster import Cluster
 from tests.support.waiting import until
@@ -112,12 +121,42 @@ async def test_a_storm_of_events_costs_bounded_memory(monkeypatch: pytest.Monkey
     cluster = Cluster()
     recorder = EventRecorder(cluster.kube, "cloud-node-controller", "node-0")
     for number in range(1000):
-        recorder.record(an_event(str(number)))
+        recorder.record(an_event(str(number), replace(NODE, name=f"n{number}")))
     assert (recorder.waiting, recorder.lost) == (10, 990)
     task = asyncio.create_task(recorder.run())
     await until(lambda: len(cluster.events) == 10)
     assert cluster.events[-1]["message"] == "999"
     task.cancel()
+
+
+async def test_an_object_that_always_has_another_message_holds_up_no_other() -> None:
+    """A tenant changes a refused annotation ten times a second."""
+    cluster = Cluster()
+    async with recording(cluster) as recorder:
+        for number in range(1000):
+            recorder.record(an_event(f"annotation {number} is not valid", SERVICE))
+        recorder.record(an_event())
+        await recorder.drain(5.0)
+        assert len(cluster.events) == OBJECT_BURST + 1
+        assert recorder.lost == 1000 - OBJECT_BURST
+        await asyncio.sleep(2 * OBJECT_REFILL)
+        for number in range(5):
+            recorder.record(an_event(f"annotation {number} is wrong", SERVICE))
+        await recorder.drain(5.0)
+    assert len(cluster.events) == OBJECT_BURST + 1 + 2
+
+
+@pytest.mark.parametrize(
+    "name", ["n" * 253, "n" * 235 + "." + "n" * 17, "n" * 234 + "-." + "n" * 17]
+)
+async def test_an_event_about_an_object_of_the_longest_name_can_be_sent(name: str) -> None:
+    cluster = Cluster()
+    async with recording(cluster) as recorder:
+        recorder.record(an_event(object_ref=replace(NODE, name=name)))
+        await recorder.drain(5.0)
+    (event,) = cluster.events
+    assert len(event["metadata"]["name"]) <= 253
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]+)+", event["metadata"]["name"])
 
 
 async def test_an_event_that_is_refused_holds_up_no_other() -> None:

@@ -3,14 +3,17 @@
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ccm.model.objects import Node
 from workers.timings import Timings
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
+MOST_LABELS = 50  # of Nodes that one Service chooses by
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
 
 BackendIdentity = tuple[str, str, str, str, bool]
@@ -72,7 +75,8 @@ class BackendSet:
         self._identities: dict[str, BackendIdentity] = {}  # by name
         self._nodes: dict[str, Node] = {}  # those that were read
         self._initializing: dict[str, float] = {}  # by name, since when
-        self._labels: frozenset[str] = frozenset()
+        self._chosen_by: dict[str, frozenset[str]] = {}  # keys of labels, by Service
+        self._labels = Counter[str]()  # how many Services choose by each
         self._backends: Backends | None = None
         self._changed = asyncio.Event()
         self.is_debounced = True  # no Node changed since `debounced` returned
@@ -93,13 +97,26 @@ class BackendSet:
         self.is_debounced = False
         self._changed.set()
 
-    def choose_by(self, labels: Collection[str]) -> None:
-        """Take a change of these labels of a Node for a change of backends from now on."""
-        if not self._labels.issuperset(labels):
-            self._labels |= frozenset(labels)
-            nodes = self._read_all(tuple(self._identities))
-            self._identities = {node.name: self._identity(node) for node in nodes}
-            self._backends = None
+    def choose_by(self, service: str, labels: Collection[str]) -> None:
+        """Take a change of these labels of a Node for a change of backends.
+
+        Tenants name them, as many as an annotation holds: of one Service the first few count, and a
+        label that no Node has costs nothing.
+        """
+        wanted = frozenset(islice(labels, MOST_LABELS))
+        before = self._chosen_by.pop(service, frozenset())
+        if wanted:
+            self._chosen_by[service] = wanted
+        new = wanted - self._labels.keys()
+        self._labels.update(wanted - before)
+        for label in before - wanted:
+            self._labels[label] -= 1
+            if not self._labels[label]:
+                del self._labels[label]
+        for node in self._read_all(tuple(self._identities)) if new else ():
+            if not new.isdisjoint(node.labels):
+                self._identities[node.name] = self._identity(node)
+                self._backends = None
 
     def __len__(self) -> int:
         return len(self._identities)
@@ -145,7 +162,7 @@ class BackendSet:
         addresses = sorted(
             (str(entry.get("type")), str(entry.get("address"))) for entry in node.addresses
         )
-        chosen = sorted((key, node.labels[key]) for key in self._labels if key in node.labels)
+        chosen = sorted(item for item in node.labels.items() if item[0] in self._labels)
         is_off = self._minds_power and node.is_shut_down
         # As text: thousands of sets of pairs take ten times as much.
         return node.name, node.provider_id, repr(addresses), repr(chosen), is_off

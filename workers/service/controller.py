@@ -130,8 +130,10 @@ class ServiceController:
         """
         if kind == "Service":
             service = self._service(key)
-            if self._chooser and service and service.type == "LoadBalancer":
-                self._backends.choose_by(self._chooser.selector_labels(service))
+            if self._chooser:
+                has_one = service and service.type == "LoadBalancer"
+                labels = self._chooser.selector_labels(service) if service and has_one else ()
+                self._backends.choose_by(key, labels)
             is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
             return () if is_known else (key,)
         node = self._context.store.view(Node, key)

@@ -263,6 +263,10 @@ class Adapter:
         """Sets of annotations, one or more; each asks for another balancer than none does."""
         raise Untestable("the adapter names no annotations")
 
+    def annotation_keys(self) -> Collection[str]:
+        """All annotations that the provider reads."""
+        return {key for annotations in self.annotation_sets() for key in annotations}
+
     def free_ip(self) -> MaybeAsync[str]:
         """An IP that a Service may ask for."""
         raise Untestable("the adapter has no IP that may be asked for")

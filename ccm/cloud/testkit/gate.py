@@ -51,6 +51,7 @@ class KitGate:
         self.was_interrupted = False
         self.delay = 0.0  # before each call, so that calls under way together overlap
         self.before_write: Callable[[], Any] | None = None  # happens once, after the plan was made
+        self.spoil: Callable[[Any], Any] | None = None  # puts another answer in the place of one
         self._answers: dict[str, Any] = {}
         self._old_answers: dict[str, Any] = {}
         self.timeout = timeout
@@ -109,7 +110,7 @@ class KitGate:
 
     def _keep(self, operation: str, answer: T) -> T:
         self._answers.setdefault(operation, answer)
-        return answer
+        return cast(T, self.spoil(answer)) if self.spoil else answer
 
     @contextmanager
     def _recorded(self, call: GateCall) -> Iterator[None]:

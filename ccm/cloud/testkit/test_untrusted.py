@@ -2,22 +2,43 @@
 
 import time
 from collections.abc import Awaitable, Collection, Iterator
+from contextlib import suppress
+from copy import deepcopy
+from itertools import product
 from typing import Any
 
+import orjson
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.adapter import Owner
-from ccm.cloud.testkit.harness import Harness, node, node_of, service, volume
+from ccm.cloud.testkit.adapter import Machine, Owner, Untestable
+from ccm.cloud.testkit.harness import Harness, node, node_of, port, service, volume
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Answer, Gone, Instance, PlaceAnswer, Unknown
 from ccm.model.objects import Node
-from ccm.model.service import Service
+from ccm.model.service import SOURCE_RANGES, Service
 
 pytestmark = pytest.mark.asyncio
 
 SIZE = 250_000  # characters
 LONG = [text * (SIZE // len(text)) for text in ("a", "1", ",", "eyJ-", '\\"', "a=b,", "\x1b\n")]
+ITEMS = ("80", "{}", "k{}=v", "{0}:{0}", "ip:203.0.113.{}", "cidr:10.0.0.0/{}", "(", "*")
+LISTS = [",".join(map(item.format, range(1, SIZE // (len(item) + 3)))) for item in ITEMS]
+"""Texts of many items: to compare each with every other one takes minutes."""
+ODD_VALUES: tuple[Any, ...] = (
+    None,
+    [],
+    {},
+    "",
+    -1,
+    "x\x1b\n",
+    [1, {"a": None}],
+    {"a": [None]},
+    1e300,
+    True,
+)
+MOST_FIELDS = 60  # that are tried with each value; records of some clouds have hundreds
+MOST_PORTS = 2500  # with node ports; a cluster has 2,768 of them
 CPU_SECONDS = 5.0
 """For one object; a reading that is quadratic in the length takes minutes."""
 
@@ -59,6 +80,72 @@ async def test_a_node_of_long_texts_costs_the_others_nothing(harness: Harness) -
         check_no_answer(harness, answers[odd.name])
 
 
+class SpoiltRecord:
+    """Puts `value` in the place of one field of what the cloud records of one machine.
+
+    `count` is how many fields the largest record had so far, however deep they are.
+    """
+
+    def __init__(self, machine: Machine, other: Machine) -> None:
+        self._names, self._others = _names(machine), _names(other)
+        self.field, self.count = 0, 0
+        self.value: Any = None
+
+    def __call__(self, answer: Any) -> Any:
+        """The answer with the field spoilt, where it is JSON and has such a record."""
+        if isinstance(answer, tuple):
+            return (self(answer[0]), *answer[1:])
+        return self._spoilt(deepcopy(answer)) if isinstance(answer, dict | list) else answer
+
+    def _spoilt(self, part: Any) -> Any:
+        text = orjson.dumps(part, default=str).decode()
+        if not any(name in text for name in self._names):
+            return part
+        is_record = isinstance(part, dict) and not any(name in text for name in self._others)
+        if is_record and len(part) > 1:
+            places = [*_places(part)]
+            self.count = max(self.count, len(places))
+            for owner, key in places[self.field : self.field + 1]:
+                owner[key] = self.value
+            return part
+        items = part.items() if isinstance(part, dict) else enumerate(part)
+        for key, item in [*items]:
+            if isinstance(item, dict | list):
+                part[key] = self._spoilt(item)
+        return part
+
+
+def _names(machine: Machine) -> tuple[str, str]:
+    return machine.node, machine.provider_id.rpartition("/")[2]
+
+
+def _places(part: Any) -> Iterator[tuple[Any, Any]]:
+    """Every field of a record and of what is in it, by its owner and key."""
+    items = part.items() if isinstance(part, dict) else enumerate(part)
+    for key, item in [*items]:
+        yield part, key
+        if isinstance(item, dict | list):
+            yield from _places(item)
+
+
+async def test_a_record_of_another_form_costs_the_others_nothing(harness: Harness) -> None:
+    """A guest writes parts of what a cloud records, and a cloud may leave out others."""
+    odd, other = await harness.machines(2)
+    nodes = [node_of(odd), node_of(other)]
+    expected = (await harness.describe(nodes))[other.node]
+    assert isinstance(expected, Instance)
+    spoilt = harness.gate.spoil = SpoiltRecord(odd, other)
+    for offset, _ in product((0, 4, 7), range(MOST_FIELDS)):
+        spoilt.value = ODD_VALUES[(spoilt.field + offset) % len(ODD_VALUES)]
+        answers = await harness.describe(nodes)
+        assert answers[other.node] == expected, (spoilt.field, spoilt.value)
+        answer = answers[odd.node]
+        harness.check_texts([answer.why] if isinstance(answer, Unknown) else [])
+        spoilt.field = (spoilt.field + 1) % max(spoilt.count, 1)
+        if not spoilt.count:
+            raise Untestable("the answers are not JSON, or have no record of one machine")
+
+
 async def test_a_volume_of_long_texts_costs_the_others_nothing(harness: Harness) -> None:
     for source in harness.volume_sources:
         current = await invoke(harness.adapter.create_volume, source)
@@ -89,6 +176,25 @@ async def test_a_service_of_long_texts_is_served_or_refused_in_time(harness: Har
             harness.check_texts(made.warnings)
         except CloudError as error:
             harness.check_texts([str(error)])
+
+
+async def test_lists_in_a_service_are_read_in_time(harness: Harness) -> None:
+    """In each annotation that the provider reads; nothing is written."""
+
+    def keep_back() -> None:
+        raise CloudError("the kit keeps it back")
+
+    node_ports = [port(number, node_port=30000 + number) for number in range(1, MOST_PORTS)]
+    services = [service("odd", ports=[*node_ports, *({**it, "nodePort": 0} for it in node_ports)])]
+    services += [
+        service("odd", {key: text})
+        for key in (*harness.adapter.annotation_keys(), SOURCE_RANGES)
+        for text in LISTS
+    ]
+    for odd in services:
+        harness.gate.before_write = keep_back
+        with suppress(CloudError):
+            await in_time(harness.call(harness.load_balancers.ensure, odd, []))
 
 
 @pytest.mark.parametrize("owner", Owner)

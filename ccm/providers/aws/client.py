@@ -22,7 +22,7 @@ from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
 
 from ccm.cloud.interface import Gate
-from ccm.cloud.lookup import batches
+from ccm.cloud.lookup import MAX_PAGES, batches
 from ccm.cloud.shared_read import SharedBlockingReads
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled, Unauthenticated
 from ccm.model.objects import Json, mapping, objects, text
@@ -190,6 +190,8 @@ class AwsApi:
                 return items
             if token in tokens:
                 raise CloudError(f"the pages of {name} go round in a circle")
+            if len(tokens) == MAX_PAGES:
+                raise CloudError(f"{name}: more than {MAX_PAGES} pages")
             tokens.add(token)
             parameters[sent] = token
 

@@ -6,7 +6,13 @@ import re
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from urllib.error import URLError
-from urllib.request import HTTPHandler, ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPHandler,
+    HTTPRedirectHandler,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.cloud.sections import did_you_mean
@@ -45,7 +51,7 @@ DEFAULT_ENDPOINT = "http://169.254.169.254"
 REQUEST_TIMEOUT = 2.0  # seconds for each of a few small requests to the machine's own host
 METADATA_TIMEOUT = 10.0  # seconds for all of them
 TOKEN_TTL = 300  # seconds
-NO_ANSWER = (URLError, HTTPException, OSError)
+NO_ANSWER = (URLError, HTTPException, OSError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +185,8 @@ class _MetadataService:
 
     def _request(self, path: str, method: str, headers: dict[str, str]) -> str:
         request = Request(f"{self._url}/latest/{path}", method=method, headers=headers)
-        never_by_proxy = build_opener(ProxyHandler({}), _TimedHandler())
-        with never_by_proxy.open(request, timeout=REQUEST_TIMEOUT) as response:
+        directly = build_opener(ProxyHandler({}), _TimedHandler(), _NoRedirects())
+        with directly.open(request, timeout=REQUEST_TIMEOUT) as response:
             return str(response.read().decode()).strip()
 
 
@@ -191,3 +197,10 @@ class _TimedConnection(HTTPConnection):
 class _TimedHandler(HTTPHandler):
     def http_open(self, req: Request) -> HTTPResponse:
         return self.do_open(_TimedConnection, req)
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """The token goes to the one host that gave it."""
+
+    def redirect_request(self, *_: object) -> None:
+        return

@@ -1,7 +1,7 @@
 """What comes over the wire is not trusted: here an answer has to be one, whole, and in time.
 
-botocore reads anything that is XML as the answer to anything, an empty one, and limits only how
-long it waits for the next bytes.
+botocore reads anything that is XML as the answer to anything, an empty one, of any size, and limits
+only how long it waits for the next bytes.
 """
 
 import re
@@ -18,9 +18,12 @@ from botocore.awsrequest import AWSHTTPConnection, AWSHTTPSConnection
 from botocore.model import OperationModel
 from botocore.parsers import ResponseParserError
 
+from ccm.http import BODY_LIMIT
 from ccm.model.objects import Json
 
-_BEFORE_ROOT = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*"
+_BEFORE_ROOT = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*"
+"""Matched in one way at most, however many comments there are."""
+_HEAD = 4096  # bytes in which an answer has to begin, after comments
 _SHOWN = 60  # characters of an odd answer in an error's text
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 
@@ -32,7 +35,7 @@ def check_body(operation_model: OperationModel, response_dict: Mapping[str, Any]
     """
     body, name = response_dict["body"], operation_model.name
     root = rb"%s<(?:\w+:)?%sResponse[\s/>]" % (_BEFORE_ROOT, name.encode())
-    if response_dict["status_code"] < 300 and not re.match(root, body, re.DOTALL):
+    if response_dict["status_code"] < 300 and not re.match(root, body[:_HEAD], re.DOTALL):
         raise ResponseParserError(f"this is not an answer to {name}: {body[:_SHOWN]!r}")
 
 
@@ -73,11 +76,11 @@ class TimedResponse(HTTPResponse):
 
 
 class _TimedReader(RawIOBase):
-    """Reads from a socket until the deadline that is set when it is made."""
+    """Reads from a socket until the deadline that is set when it is made, and no more than fits."""
 
     def __init__(self, sock: socket, raw: RawIOBase) -> None:
         self._sock, self._raw, self._deadline = sock, raw, _deadline.get()
-        self._timeout = sock.gettimeout()
+        self._timeout, self._left = sock.gettimeout(), BODY_LIMIT
 
     def readable(self) -> bool:
         return True
@@ -88,7 +91,11 @@ class _TimedReader(RawIOBase):
             raise TimeoutError("the answer is not complete in time")
         if left != float("inf"):
             self._sock.settimeout(min(left, self._timeout or left))
-        return self._raw.readinto(buffer)
+        size = self._raw.readinto(buffer)
+        self._left -= size or 0
+        if self._left < 0:
+            raise ValueError(f"the answer has more than {BODY_LIMIT} bytes")
+        return size
 
     def close(self) -> None:
         self._raw.close()

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from ccm.errors import (
     Unauthenticated,
 )
 from ccm.http import HttpClient, HttpResponse, request_target
+from ccm.model.annotations import whole_number
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.azure.config import CLOUDS, AzureConfig, Endpoints
 from ccm.providers.azure.identity import (
@@ -75,7 +76,7 @@ BUSY = (
 """Codes of what ends by itself: someone else's write, or a reference that is about to go."""
 FULL = re.compile(r"\w*(LimitReached|QuotaExceeded|LimitExceeded|PrioritiesExhausted)", re.I)
 REMAINING = "x-ms-ratelimit-remaining-subscription-"
-_LEFT = re.compile(r"[^,;]*?(\d+)(Min|Sec)[^,;]*;(\d+)")
+_WINDOW = re.compile(r"([1-9][0-9]{0,3})(Min|Sec)")
 
 
 class PreconditionFailed(RetryAfter):
@@ -257,17 +258,12 @@ class AzureApi(JsonApi):
         """What is left to the subscription, and to a group of operations within minutes."""
         for kind in ("reads", "writes"):
             left = response.header(f"{REMAINING}{kind}")
-            if left.isdecimal():
+            if (calls := whole_number(left)) is not None:
                 for budget in (item for item in QUOTAS if item.endswith(kind[:-1])):
-                    self.gate.report_remaining(budget, int(left), REFILL)
-        windows = _LEFT.findall(response.header("x-ms-ratelimit-remaining-resource"))
-        if windows:
-            seconds = {"Min": 60.0, "Sec": 1.0}
-            calls, window = min(
-                ((int(n), int(size) * seconds[unit]) for size, unit, n in windows),
-                key=lambda item: item[0] / item[1],
-            )
-            self.gate.report_remaining("compute-read", calls, window)
+                    self.gate.report_remaining(budget, calls, REFILL)
+        windows = read_windows(response.header("x-ms-ratelimit-remaining-resource"))
+        if least := min(windows, key=lambda item: item[0] / item[1], default=None):
+            self.gate.report_remaining("compute-read", *least)
 
     def error_text(self, content: Any, response: HttpResponse) -> str:
         found = mapping(content)
@@ -296,6 +292,15 @@ class AzureApi(JsonApi):
             case 409:
                 return Conflict(message)
         return super().error(message, content, response)
+
+
+def read_windows(header: str) -> Iterator[tuple[int, float]]:
+    """How many calls are left in how many seconds, as in `…/GetVM3Min;500,…/GetVM30Min;60`."""
+    for item in header.split(","):
+        group, _, written = item.partition(";")
+        window, calls = _WINDOW.search(group), whole_number(written.strip())
+        if window and calls is not None:
+            yield calls, int(window[1]) * (60.0 if window[2] == "Min" else 1.0)
 
 
 def _class_of(path: str) -> tuple[str, str]:

@@ -73,7 +73,7 @@ class DigitalOceanApi(JsonApi):
         """All pages, which end where there is no next one.
 
         Something that goes meanwhile moves the rest, and one may fall between two pages: the total
-        shows it.
+        shows it. So does a record without an ID, which is left out.
         """
         found, seen, totals, numbers = Listed(), 0, set[object](), count(2)
 
@@ -85,7 +85,9 @@ class DigitalOceanApi(JsonApi):
         async for page in self.read_pages(first, next_page):
             records = read_list(operation, page, key)
             seen += len(records)
-            found.by_id |= {_id_of(operation, record): record for record in objects(records)}
+            found.by_id |= {
+                found_id: record for record in objects(records) if (found_id := _id_of(record))
+            }
             totals.add(mapping(page.get("meta")).get("total"))
         if totals != {seen} or len(found.by_id) != seen:
             found.incomplete_reasons.append(
@@ -138,12 +140,11 @@ def _now(answer: HttpResponse) -> float:
     """By the server's clock, which its times are of."""
     try:
         return parsedate_to_datetime(answer.header("date")).timestamp()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return time.time()
 
 
-def _id_of(operation: str, record: Mapping[str, object]) -> str | int:
+def _id_of(record: Mapping[str, object]) -> str | int:
+    """Empty where it has none."""
     found = record.get("id")
-    if not isinstance(found, str | int):
-        raise CloudError(f"{operation}: a record has no ID")
-    return found
+    return found if isinstance(found, str | int) else ""

@@ -11,6 +11,8 @@ from aiohttp import (
     ClientWebSocketResponse,
     ClientWSTimeout,
     TCPConnector,
+    TraceConfig,
+    TraceRequestRedirectParams,
     UnixConnector,
     WSServerHandshakeError,
 )
@@ -76,7 +78,9 @@ class IncusApi(JsonApi):
         target = f"{url}/1.0/events?{urlencode({'type': 'lifecycle', 'project': project})}"
         path, tls = server.url.removeprefix("unix://"), client_tls(server) or True
         connector = UnixConnector(path) if is_socket else TCPConnector(ssl=tls)
-        async with ClientSession(connector=connector) as session:
+        trace = TraceConfig()
+        trace.on_request_redirect.append(_refuse_redirection)
+        async with ClientSession(connector=connector, trace_configs=[trace]) as session:
 
             async def connect() -> ClientWebSocketResponse:
                 try:
@@ -190,3 +194,13 @@ class IncusApi(JsonApi):
         if kind != "sync" or "metadata" not in envelope:
             raise self.unreadable(operation)
         return envelope["metadata"]
+
+
+async def _refuse_redirection(
+    session: ClientSession, context: object, params: TraceRequestRedirectParams
+) -> None:
+    """aiohttp would follow one to any host, with TLS or without."""
+    response = params.response
+    raise WSServerHandshakeError(
+        response.request_info, (), status=response.status, message=response.reason or ""
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from ccm.cloud.lookup import NOT_UNDERSTOOD
 from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import mapping, text
 from ccm.providers.vsphere.config import IPV4, AddressRules, VsphereConfig
@@ -123,7 +124,8 @@ def sorted_by_metadata(
     So an address that moves, as that of kube-vip, is not taken for the machine's. Metadata that is
     not understood orders nothing: it is the guest's own.
     """
-    static = static_addresses(*metadata)
+    text, encoding = metadata
+    static = static_addresses(text, encoding) if len(text) <= MAX_METADATA else ()
     places = {address: at for at, address in reversed(list(enumerate(static)))}
     return sorted(found, key=lambda item: places.get(item.address, len(static)))
 
@@ -131,11 +133,11 @@ def sorted_by_metadata(
 @lru_cache(maxsize=MAX_REMEMBERED)
 def static_addresses(metadata: str, encoding: str) -> tuple[Address, ...]:
     """The addresses of the ethernets in cloud-init's metadata, as they stand in it; none if odd."""
-    if not metadata or encoding != "base64" or len(metadata) > MAX_METADATA:
+    if not metadata or encoding != "base64":
         return ()
     try:
         return tuple(_addresses(_network(mapping(_load(base64.b64decode(metadata))))))
-    except (ValueError, yaml.YAMLError, zlib.error, RecursionError):
+    except (*NOT_UNDERSTOOD, yaml.YAMLError, zlib.error):
         return ()
 
 

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from pyVmomi import vim, vmodl
 
+from ccm.cloud.lookup import MAX_PAGES
 from ccm.errors import CloudError
 from ccm.model.cloud import PowerState, swapped_uuid
 from ccm.model.objects import text
@@ -222,13 +223,15 @@ class InventoryReader:
         call = self.api.call
         answer = await call(session, collector, "RetrievePropertiesEx", [spec], options)
         objects = list[Any]()
-        while answer is not None:
+        for _ in range(MAX_PAGES):
+            if answer is None:
+                raise CloudError(f"{self.name}: ListInventory: the answer has nothing in it")
             objects += answer.objects
             if not answer.token:
                 return objects
             call_next = (collector, "ContinueRetrievePropertiesEx", answer.token)
             answer = await call(session, *call_next)
-        raise CloudError(f"{self.name}: ListInventory: the answer has nothing in it")
+        raise CloudError(f"{self.name}: ListInventory: more than {MAX_PAGES} pages")
 
     async def _look_again(self, session: Session, uuid: str) -> str:
         content, call = self.api.content, self.api.call

@@ -155,7 +155,10 @@ def _user_in_headers(headers: Headers, known: RequestHeaderNames) -> UserInfo | 
 
 def _bearer_token(headers: Headers) -> str:
     scheme, _, rest = headers.get("Authorization", "").strip().partition(" ")
-    return rest.split(" ")[0] if scheme.lower() == "bearer" else ""
+    token = rest.split(" ")[0] if scheme.lower() == "bearer" else ""
+    if not token.isascii():  # nor could it be sent for a review
+        raise Unauthenticated
+    return token
 
 
 def _user_in_review(reviewed: Any) -> UserInfo | None:

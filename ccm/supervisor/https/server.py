@@ -95,6 +95,7 @@ class HttpsServer:
             logger=_aiohttp_log(),
             keepalive_timeout=KEEPALIVE_TIMEOUT,
             shutdown_timeout=SHUTDOWN_TIMEOUT,
+            auto_decompress=False,  # bodies are skipped, and a small one may be huge inside
         )
         await runner.setup()
         assert runner.server

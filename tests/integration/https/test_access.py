@@ -9,6 +9,7 @@ import pytest
 from ccm.model.objects import Json
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import QUICK, LocalServer, eventually, serving
+from tests.support.pki import trusting_anybody
 from tests.support.waiting import until
 
 
@@ -94,6 +95,20 @@ async def test_an_invalid_token_is_401(server: LocalServer, reviews: ReviewApi, 
     reviews.allow("system:unauthenticated", "/page")
     answer = await server.get("/page", token=token)
     assert (answer.status, answer.json()["reason"]) == (401, "Unauthorized")
+
+
+@pytest.mark.parametrize("token", [b"\xff", "\xfc".encode(), b"good\xff"])
+async def test_a_token_that_no_review_can_have_is_401(
+    server: LocalServer, reviews: ReviewApi, caplog: pytest.LogCaptureFixture, token: bytes
+) -> None:
+    """Anybody may send one, and each would be a traceback in the log."""
+    request = b"GET /page HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + b"\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting_anybody())
+    writer.write(request)
+    assert b" 401 " in await reader.readline()
+    writer.close()
+    assert not reviews.counts["TokenReview"]
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 @pytest.mark.parametrize("credentials", ["Basic YTpi", "Bearer", "Bearer  ", "nonsense"])

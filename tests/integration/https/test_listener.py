@@ -4,6 +4,8 @@ import asyncio
 import os
 import socket
 import ssl
+import time
+import zlib
 from contextlib import ExitStack
 from typing import Any
 
@@ -252,4 +254,30 @@ async def test_what_is_no_http_is_answered_and_not_logged(
         writer.write(nonsense)
         assert b" 400 " in await reader.readline()
         writer.close()
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+def bomb() -> bytes:
+    """A megabyte that unpacks to a gigabyte."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(1024)) + packer.flush()
+
+
+async def test_a_body_is_never_unpacked(
+    reviews: ReviewApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever reaches the port may send one, and the supervisor would renew no Lease meanwhile."""
+    body = bomb()
+    async with serving(reviews) as server:
+        for encoding in (b"gzip", b"deflate", b"br", b"zstd"):
+            reader, writer = await greeted(server)
+            began = time.process_time()
+            writer.write(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Encoding: " + encoding)
+            writer.write(b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b" 405 " in await reader.readline()
+            async with within():
+                await reader.readuntil(b" 200 OK")
+            assert time.process_time() - began < 1.0
+            writer.close()
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]

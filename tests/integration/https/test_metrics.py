@@ -24,6 +24,7 @@ from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leader_election import LeaderElector
 from ccm.supervisor.metrics_collector import SupervisorCollector
 from ccm.supervisor.nodes import UninitializedNodes
+from ccm.supervisor.outages import OutageCause
 from ccm.supervisor.worker_counters import WorkerCounters
 from tests.support.deadlines import timeout
 
@@ -43,7 +44,7 @@ class Supervisor:
         nodes = SimpleNamespace(get=lambda _: None, count=lambda: 7)
         policy = policy_of(self.settings)
         governor = DeletionGovernor(policy, directory / "state", nodes, lambda *_: None)
-        now = time.monotonic()
+        now, self.outage = time.monotonic(), OutageCause()
         self.status: Json = {
             "version": "1.2.3",
             "provider": "simulated",
@@ -76,6 +77,7 @@ class Supervisor:
             uninitialized=self.uninitialized,
             leaders=lambda: iter([cast(LeaderElector, self.leader)]),
             certificate_expiry=lambda: 1_800_000_000.0,
+            outage=self.outage,
         )
         registry = CollectorRegistry()
         registry.register(collector)
@@ -98,6 +100,23 @@ def test_every_metric_is_there_from_the_start_with_its_type(supervisor: Supervis
         assert (line in page) is (metric.group != metrics.HEALTH), name
     assert "\nccm_routes_created_total 0.0\n" in page
     assert '\nccm_node_initialization_seconds_bucket{le="+Inf"} 0.0\n' in page
+
+
+def test_an_outage_is_one_series_whatever_the_cloud_answers_each_time(
+    supervisor: Supervisor,
+) -> None:
+    """The alert waits for a minute of one series, and errors carry the ID of their request."""
+    name = "ccm_cloud_outage_seconds"
+    for seconds in (70, 100):
+        why = f"500 broken (Request-ID: req-{seconds})"
+        supervisor.status["cloud_outage"] = {"why": why, "seconds": seconds}
+        assert (
+            f'{name}{{cause="500 broken (Request-ID: req-70)"}} {seconds}.0' in supervisor.lines()
+        )
+    supervisor.status["cloud_outage"] = {}
+    assert f'{name}{{cause=""}} 0.0' in supervisor.lines()
+    supervisor.status["cloud_outage"] = {"why": "denied", "seconds": 60}
+    assert f'{name}{{cause="denied"}} 60.0' in supervisor.lines()
 
 
 def test_buckets_are_cumulative_and_written_as_go_does(supervisor: Supervisor) -> None:

@@ -1,16 +1,24 @@
 """The backends of all Services: which changes of a Node are a change of backends."""
 
 import re
+import time
 
 from ccm.cloud.testkit.harness import node
+from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.model.objects import Node
-from workers.service.backends import Backends, BackendSet
+from workers.service.backends import MOST_LABELS, Backends, BackendSet
 from workers.timings import Timings
 
 
 def labelled(**labels: str) -> Node:
     made = node("node-1", "test://1")
     made.raw["metadata"]["labels"] = labels
+    return made
+
+
+def named(name: str) -> Node:
+    made = node(name, f"test://{name}")
+    made.raw["metadata"]["labels"] = {f"label-{number}": "x" for number in range(20)}
     return made
 
 
@@ -36,10 +44,37 @@ def test_a_label_counts_once_a_service_chooses_by_it() -> None:
     cluster = Cluster()
     before = cluster.change(labelled(pool="a"))
     assert cluster.change(labelled(pool="b")) == before
-    cluster.backends.choose_by(["pool"])
+    cluster.backends.choose_by("default/web", ["pool"])
     chosen = cluster.backends.current()
+    assert chosen != before
     assert cluster.change(labelled(pool="b", other="x")) == chosen
     assert cluster.change(labelled(pool="a")) != chosen
+
+
+def test_a_label_counts_as_long_as_any_service_chooses_by_it() -> None:
+    cluster = Cluster()
+    cluster.change(labelled(pool="a"))
+    for service in ("default/web", "default/api"):
+        cluster.backends.choose_by(service, ["pool"])
+    cluster.backends.choose_by("default/api", [])
+    chosen = cluster.backends.current()
+    assert cluster.change(labelled(pool="b")) != chosen
+    cluster.backends.choose_by("default/web", [])
+    left = cluster.change(labelled(pool="b"))
+    assert cluster.change(labelled(pool="a")) == left
+
+
+def test_labels_that_a_tenant_makes_up_cost_no_time_and_no_memory() -> None:
+    nodes = {f"node-{number}": named(f"node-{number}") for number in range(1000)}
+    backends = BackendSet(re.compile("test://.*"), lambda name: "", nodes.get, Timings())
+    for name, item in nodes.items():
+        backends.update(name, item)
+    before, began = backends.current(), time.process_time()
+    for attempt in range(5):
+        backends.choose_by("default/web", [f"key-{attempt}-{key}" for key in range(20_000)])
+    assert time.process_time() - began < CPU_SECONDS
+    assert backends.current() is before
+    assert len(backends._labels) == MOST_LABELS
 
 
 def test_a_node_is_read_once_for_all_clouds_calls_until_it_changes() -> None:

@@ -22,7 +22,7 @@ from ccm.cloud.testkit.operations import CIDR
 from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
 from ccm.model.service import HealthCheck, Service
-from ccm.providers.aws.elb.annotations import PREFIX
+from ccm.providers.aws.elb.annotations import PREFIX, SUPPORTED_ANNOTATIONS
 from ccm.providers.aws.tags import tag_list
 from tests.providers.aws.emulator import CREDENTIALS, REGION, Emulator
 from tests.providers.aws.proxy import (
@@ -187,6 +187,9 @@ class AwsAdapter(PatientAdapter):
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         return [{PREFIX + key: value for key, value in one.items()} for one in self.annotations]
+
+    def annotation_keys(self) -> Collection[str]:
+        return {PREFIX + name for names in SUPPORTED_ANNOTATIONS.values() for name in names}
 
     # Routes
 

@@ -6,7 +6,7 @@ Every fault in here is *injected*: what AWS would answer, by its documentation.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -81,7 +81,14 @@ class Drip:
     interval: float = 0.1
 
 
-Fault = Refusal | Reply | Reset | Silence | Garbage | Drip
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """A success whose body has so many bytes."""
+
+    size: int = 200 << 20
+
+
+Fault = Refusal | Reply | Reset | Silence | Garbage | Drip | Flood
 
 
 def throttling(request: Request) -> Refusal:
@@ -263,6 +270,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
             case Drip(is_head, interval):
                 self._drip(is_head, interval)
+            case Flood(size):
+                self._flood(size)
             case Garbage():
                 self._send(200, b"<html>not what was asked for")
             case None:
@@ -288,6 +297,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"X-Slow: " if is_head else b"Content-Length: 10000\r\n\r\n")
         while not self.server.proxy.closing.wait(interval):
             self.wfile.write(b" ")
+
+    def _flood(self, size: int) -> None:
+        self.close_connection = True
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        with suppress(OSError):  # the client has enough
+            for _ in range(size >> 20):
+                self.wfile.write(b" " * (1 << 20))
 
     def _send(self, status: int, body: bytes) -> None:
         self.send_response(status)

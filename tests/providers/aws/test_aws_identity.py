@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
@@ -25,6 +26,7 @@ METADATA = {
     "placement/region": "us-east-1",
     f"network/interfaces/macs/{MAC}/vpc-id": "vpc-1",
 }
+OWN = OwnInstance(METADATA["instance-id"], "us-east-1", "vpc-1")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -32,6 +34,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     metadata: dict[str, str] = {}
     drip = Event()  # set: every answer is a byte now and then, without an end
+    moved: dict[str, str] = {}  # and where to
 
     def log_message(self, *_: object) -> None:
         return
@@ -46,6 +49,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         is_asked_well = self.headers.get("X-aws-ec2-metadata-token") == "token"
         path = self.path.removeprefix("/latest/meta-data/")
+        if to := self.moved.get(path):
+            self.send_response(302)
+            self.send_header("Location", self.path.replace(path, to))
+            self.end_headers()
+            return
         self._answer(self.metadata.get(path) if is_asked_well else None)
 
     def _answer(self, text: str | None) -> None:
@@ -57,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(200 if text is not None else 404)
         self.end_headers()
-        self.wfile.write((text or "").encode())
+        self.wfile.write((text or "").encode(errors="surrogateescape"))
 
 
 @pytest.fixture
@@ -106,6 +114,20 @@ def test_two_clusters_in_the_tags_are_none(metadata: dict[str, str]) -> None:
 def test_the_legacy_tag_counts_alone(metadata: dict[str, str]) -> None:
     metadata |= {"tags/instance": "KubernetesCluster", "tags/instance/KubernetesCluster": "old"}
     assert read_own_instance().cluster_id == "old"
+
+
+def test_a_redirection_of_the_metadata_service_is_not_followed(metadata: dict[str, str]) -> None:
+    """Not to this host either: the token is for what gave it."""
+    _Handler.moved["instance-id"] = "placement/region"
+    try:
+        assert read_own_instance() == replace(OWN, instance_id="")
+    finally:
+        _Handler.moved.clear()
+
+
+def test_what_is_not_text_in_the_metadata_is_left_out(metadata: dict[str, str]) -> None:
+    metadata["instance-id"] = "\udcff"
+    assert read_own_instance() == replace(OWN, instance_id="")
 
 
 def test_elsewhere_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

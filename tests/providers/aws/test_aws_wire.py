@@ -1,17 +1,24 @@
 """Answers that are none, or do not end: an error of the cloud each, and never a wrong belief."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from itertools import count
 
 import pytest
 
+from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import CloudError, Denied, Refused
-from tests.providers.aws.proxy import Drip, Request
+from ccm.http import BODY_LIMIT
+from ccm.processes import resident_bytes
+from ccm.providers.aws import client
+from tests.providers.aws.proxy import Drip, Flood, Reply, Request
 from tests.providers.aws.world import Aws, asking, node, node_of
 from tests.support.deadlines import timeout, within
 
 OTHER = b'<DescribeRegionsResponse xmlns="x"><regionInfo/></DescribeRegionsResponse>'
+PAGE = "<DescribeInstancesResponse><reservationSet/>{more}</DescribeInstancesResponse>"
 BODIES = {
     "nothing": b"",
     "HTML": b"<!DOCTYPE html><html><body>Sign in</body></html>",
@@ -88,3 +95,42 @@ async def test_an_answer_that_never_ends_is_given_up_with_its_thread_injected(
             failures = await asyncio.gather(*answers, return_exceptions=True)
     assert {type(failure) for failure in failures} == {CloudError}
     await aws.describe(node_of(made))
+
+
+async def test_comments_before_an_answer_keep_no_process_busy_injected(aws: Aws) -> None:
+    (made,) = aws.launch()
+    began = time.process_time()
+    with (
+        aws.proxy.fault("DescribeInstances", Reply("<!---->" * 26 + "<other/>")),
+        pytest.raises(CloudError, match="this is not an answer to DescribeInstances"),
+    ):
+        await aws.describe(node_of(made))
+    assert time.process_time() - began < CPU_SECONDS
+
+
+async def test_an_answer_of_any_size_takes_no_more_memory_than_one_may_injected(aws: Aws) -> None:
+    (made,) = aws.launch()
+    before = resident_bytes()
+    with (
+        aws.proxy.fault("DescribeInstances", Flood()),
+        pytest.raises(CloudError, match="more than 67108864 bytes"),
+    ):
+        await aws.describe(node_of(made))
+    assert resident_bytes() - before < 2.5 * BODY_LIMIT
+
+
+async def test_a_list_whose_pages_never_end_is_given_up_injected(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MAX_PAGES", 5)
+    (made,) = aws.launch()
+    numbers = count()
+
+    def page(_: Request) -> Reply:
+        number = next(numbers)
+        more = f"<nextToken>{number}</nextToken>" if number < 20 else ""
+        return Reply(PAGE.format(more=more))
+
+    aws.proxy.rule = page
+    with pytest.raises(CloudError, match="more than 5 pages"):
+        await aws.describe(node(made["PrivateDnsName"]))

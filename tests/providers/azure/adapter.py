@@ -21,7 +21,7 @@ from ccm.model.objects import Json
 from ccm.model.service import HealthCheck, Service
 from ccm.providers.azure import api
 from ccm.providers.azure.instances import AzureInstances
-from ccm.providers.azure.lb.annotations import PREFIX
+from ccm.providers.azure.lb.annotations import KNOWN, PREFIX
 from ccm.providers.azure.lb.names import CLUSTER_TAGS, SERVICE_TAGS
 from ccm.providers.azure.lb.plan import FRONTENDS
 from ccm.providers.azure.lb.security_group import destinations
@@ -243,6 +243,9 @@ class AzureAdapter(PatientAdapter):
                 {"pip-tags": "team=blue"},
             )
         ]
+
+    def annotation_keys(self) -> Collection[str]:
+        return {PREFIX + name for name in KNOWN}
 
     def free_ip(self) -> str:
         body = {

@@ -96,6 +96,10 @@ async def test_what_is_left_is_reported_with_each_answer(do: DigitalOcean, cloud
     for left, reset in (("x", "1"), ("0", "nan"), ("0", "inf"), ("9" * 5000, "1")):
         reported = answer(429, ratelimit_remaining=left, ratelimit_reset=reset)
         assert remaining(reported) is None
+    odd = answer(
+        429, ratelimit_remaining="1", ratelimit_reset="2", date="1 Jan 99999999999 0:0 GMT"
+    )
+    assert remaining(odd) == (1, 0.0)
 
 
 async def test_the_token_is_read_at_each_call(

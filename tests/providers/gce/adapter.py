@@ -27,7 +27,7 @@ from ccm.providers.gce.ids import last_part
 from ccm.providers.gce.instances import GceInstances
 from ccm.providers.gce.lb import load_balancers
 from ccm.providers.gce.lb.names import CLUSTER_KEY, SERVICE_KEY
-from ccm.providers.gce.lb.request import GLOBAL_ACCESS, TIER, TYPE
+from ccm.providers.gce.lb.request import GLOBAL_ACCESS, KNOWN, TIER, TYPE
 from ccm.providers.gce.routes import DESCRIPTION
 from ccm.providers.gce.volumes import CSI_DRIVER, LEGACY_SOURCE, GceVolumes
 from tests.labs.gce.cloud import Cloud
@@ -179,6 +179,9 @@ class GceAdapter(PatientAdapter):
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
         internal = {TYPE: "Internal"}
         return [internal, {TIER: "Standard"}, {**internal, GLOBAL_ACCESS: "true"}]
+
+    def annotation_keys(self) -> Collection[str]:
+        return KNOWN
 
     def free_ip(self) -> str:
         cloud, at = self.gce.cloud, f"projects/{PROJECT}/regions/{REGION}/addresses"

@@ -23,6 +23,7 @@ from ccm.providers.incus.lb.request import (
     ADDRESSES,
     COUNTS,
     HEALTH_CHECK,
+    KNOWN,
     PORTS,
     SERVICE_UID,
     family_of,
@@ -221,6 +222,9 @@ class IncusAdapter(PatientAdapter):
         return [{ADDRESSES: "192.0.2.77"}, {HEALTH_CHECK: "false"}] + [
             {f"{HEALTH_CHECK}-{name}": "7"} for name in COUNTS
         ]
+
+    def annotation_keys(self) -> Collection[str]:
+        return KNOWN
 
     def free_ip(self) -> str:
         return "192.0.2.77"

@@ -24,7 +24,7 @@ from ccm.model.service import Service
 from ccm.providers.openstack import api
 from ccm.providers.openstack.instances import OpenStackInstances
 from ccm.providers.openstack.lb import waiting
-from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX
+from ccm.providers.openstack.lb.annotations import INTERNAL, KNOWN, PREFIX
 from ccm.providers.openstack.lb.names import CLUSTER_TAG, OWNER_TAG
 from ccm.providers.openstack.routes import GROUP_PREFIX
 from ccm.providers.openstack.volumes import CSI_DRIVER, OpenStackVolumes
@@ -348,6 +348,9 @@ class OpenStackAdapter(PatientAdapter):
         )
         named = [{PREFIX + key: value for key, value in one.items()} for one in ours]
         return [{INTERNAL: "true"}, *named]
+
+    def annotation_keys(self) -> Collection[str]:
+        return {INTERNAL, *(PREFIX + name for name in KNOWN)}
 
     def free_ip(self) -> str:
         network, description = self.lab.world["networks"]["public"], f"free for cluster {CLUSTER}"

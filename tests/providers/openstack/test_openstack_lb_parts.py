@@ -206,7 +206,24 @@ def test_floating_subnets_are_chosen_by_name_and_tags(
     assert [one.id for one in matching_subnets(SUBNETS, pattern, tags)] == expected
 
 
-@pytest.mark.parametrize("pattern", ["~(a+)+b", "~(a|a)*b", "~.*.*.*.*.*b", "~(", r"~(a*)\1"])
+CHOICES = 9 * "(.|[^a]|[^b]|[^c]|[^d]|[^e]|[^f]|[^g])"
+"""Without any repetition: the ways to match grow eightfold with each character."""
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "~(a+)+b",
+        "~(a|a)*b",
+        "~.*.*.*.*.*b",
+        "~(",
+        r"~(a*)\1",
+        f"~{CHOICES}b",
+        f"~{'(' * 1000}a{')' * 1000}",
+        "~a{99999999999}",
+    ],
+    ids=lambda pattern: pattern[:16],
+)
 def test_a_pattern_that_is_none_or_takes_for_ever_is_refused(pattern: str) -> None:
     with pytest.raises(Refused, match="floating-subnet"):
         matching_subnets(SUBNETS, pattern, "")

@@ -157,12 +157,23 @@ def test_static_addresses_come_first_and_in_their_order(metadata: Any) -> None:
         (base64.b64encode(b"x" * (MAX_METADATA + 1)).decode(), "base64"),
         (base64.b64encode(b"a: " + b"- " * 5000).decode(), "base64"),
         (base64.b64encode(b"[" * 12000).decode(), "base64"),
+        (base64.b64encode(b"network: !!int ''").decode(), "base64"),
+        (base64.b64encode(b"network: !!bool x").decode(), "base64"),
+        (base64.b64encode(b"network: !!timestamp x").decode(), "base64"),
     ],
 )
 def test_metadata_that_is_none_orders_nothing(metadata: str, encoding: str) -> None:
     """Whoever is root in the guest writes it."""
     found = [GuestAddress(ip_address(one), "") for one in ("10.0.0.5", "10.0.0.9")]
     assert sorted_by_metadata(found, (metadata, encoding)) == found
+
+
+def test_metadata_of_any_size_is_not_kept() -> None:
+    """A guest may write another megabyte each time."""
+    static_addresses.cache_clear()
+    for number in range(3):
+        sorted_by_metadata([], (f"{number}" * (MAX_METADATA + 1), "base64"))
+    assert static_addresses.cache_info().currsize == 0
 
 
 def test_without_metadata_nothing_is_static() -> None:

@@ -1,6 +1,7 @@
 """What a Service asks of its load balancer, as DigitalOcean's API has it; nothing in here acts."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -225,8 +226,8 @@ def _protocols(read: Annotations, certificate_id: str) -> tuple[dict[int, str], 
     """Of the ports that annotations name, and whether TLS passes through."""
     listed = {HTTP: "http-ports", HTTPS: "tls-ports", HTTP2: "http2-ports"}
     ports = {protocol: read.ports(name) for protocol, name in listed.items()}
-    every = [port for some in ports.values() for port in some]
-    if twice := sorted({port for port in every if every.count(port) > 1}):
+    counts = Counter(port for some in ports.values() for port in some)
+    if twice := sorted(port for port, count in counts.items() if count > 1):
         shown = ", ".join(map(str, twice))
         raise Refused(f"annotations {', '.join(listed.values())} share {shown}")
     passes = False

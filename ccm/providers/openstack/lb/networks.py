@@ -21,7 +21,10 @@ from ccm.providers.openstack.neutron import list_all, list_ports
 
 KEPT = 300.0  # seconds
 FIXED_KEPT = 10.0  # seconds for the addresses of a server; what has none is asked for each time
-MAX_REPEATS = 4  # in a regular expression, by which a tenant could keep us busy
+MAX_NAME = 255  # characters; Neutron's
+MAX_WAYS = 8  # of a regular expression, by which a tenant could keep us busy
+REPEAT, CHOICE = 2, 1
+"""A repetition multiplies the ways to match by the length of a name, a choice by two."""
 _REPEATS, _NESTED = re.compile(r"[*+?{]"), re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
 ADDRESS_TYPES = ("InternalIP", "ExternalIP")
 
@@ -139,7 +142,7 @@ class Networks:
 def read_subnet(record: Json) -> Subnet:
     return Subnet(
         text(record.get("id")),
-        text(record.get("name")),
+        text(record.get("name"))[:MAX_NAME],
         text(record.get("network_id")),
         ip_network(text(record.get("cidr"))),
         frozenset(tags_of(record)),
@@ -180,13 +183,14 @@ def _name_test(pattern: str) -> Callable[[Subnet], bool]:
     if not pattern:
         return lambda _: True
     is_negated, body = pattern.startswith("!"), pattern.removeprefix("!")
-    if body.startswith("~") and (len(_REPEATS.findall(body)) > MAX_REPEATS or _NESTED.search(body)):
+    ways = REPEAT * len(_REPEATS.findall(body)) + CHOICE * body.count("|")
+    if body.startswith("~") and (ways > MAX_WAYS or _NESTED.search(body)):
         raise Refused(
-            f"annotation floating-subnet {pattern!r} may take for ever: repeat less in it"
+            f"annotation floating-subnet {pattern!r} may take for ever: use fewer of * + ? {{ |"
         )
     try:
         expression = re.compile(body[1:] if body.startswith("~") else translate(body))
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise Refused(f"annotation floating-subnet {pattern!r} is not valid: {error}") from error
     return lambda subnet: bool(expression.fullmatch(subnet.name)) is not is_negated
 
