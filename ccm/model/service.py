@@ -14,6 +14,8 @@ UPSTREAM_FINALIZERS = ("gke.networking.io/l4-ilb-v1", "gke.networking.io/l4-netl
 """Those of upstream's providers beside that; who takes over from them takes them away with it."""
 MOST_RANGES = 5000
 """More than any cloud takes for one load balancer; to read them takes a moment that others wait."""
+MOST_RULES = 100_000
+"""Ports times source ranges: some clouds have a rule for each of both, and none has so many."""
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 EXAMPLE_RANGES = "10.0.0.0/24,192.168.2.0/24"
 
@@ -159,8 +161,16 @@ class Service(KubernetesObject):
     def source_ranges(self) -> frozenset[Network]:
         """The networks that may reach the load balancer: of the spec, the annotation, or all.
 
-        Raises `Refused` when one of them is not a network, or there are more than `MOST_RANGES`.
+        Raises `Refused` when one of them is not a network, or there are more than `MOST_RANGES`, or
+        more than `MOST_RULES` with the ports.
         """
+        ranges, ports = self._source_ranges(), len(self.ports)
+        if len(ranges) * ports > MOST_RULES:
+            why = f"{len(ranges)} source ranges for {ports} ports are more than {MOST_RULES} rules"
+            raise Refused(f"{why}: give each part of the ports a Service of its own")
+        return ranges
+
+    def _source_ranges(self) -> frozenset[Network]:
         listed = self.spec.get("loadBalancerSourceRanges")
         if isinstance(listed, list) and listed:
             return _networks([text(entry) for entry in listed], "spec.loadBalancerSourceRanges")

@@ -16,7 +16,7 @@ from ccm.cloud.testkit.harness import Harness, node, node_of, port, service, vol
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Answer, Gone, Instance, PlaceAnswer, Unknown
 from ccm.model.objects import Node
-from ccm.model.service import SOURCE_RANGES, Service
+from ccm.model.service import MOST_RANGES, SOURCE_RANGES, Service
 
 pytestmark = pytest.mark.asyncio
 
@@ -185,7 +185,11 @@ async def test_lists_in_a_service_are_read_in_time(harness: Harness) -> None:
         raise CloudError("the kit keeps it back")
 
     node_ports = [port(number, node_port=30000 + number) for number in range(1, MOST_PORTS)]
-    services = [service("odd", ports=[*node_ports, *({**it, "nodePort": 0} for it in node_ports)])]
+    ranges = [f"10.{number >> 8}.{number & 255}.0/24" for number in range(MOST_RANGES)]
+    services = [
+        service("odd", ports=[*node_ports, *({**it, "nodePort": 0} for it in node_ports)]),
+        service("odd", ports=node_ports, loadBalancerSourceRanges=ranges),
+    ]
     services += [
         service("odd", {key: text})
         for key in (*harness.adapter.annotation_keys(), SOURCE_RANGES)

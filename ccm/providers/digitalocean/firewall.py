@@ -117,7 +117,7 @@ class FirewallController:
     async def reconcile(self, key: str) -> Result:
         view = self._context.store.view
         services = [found for service in self._services if (found := view(Service, service))]
-        rules = plan.opened(services, self._config.balancers.type, self._config.firewall.opens)
+        rules = plan.fitting(services, self._config.balancers.type, self._config.firewall.opens)
         asked = rules, {service.uid: service.ingress for service in services if service.ingress}
         if asked == self._ensured:
             return Result(f"{len(rules)} ports are open, as before")
@@ -128,8 +128,12 @@ class FirewallController:
         return Result(f"{len(rules)} ports are open{' now' if is_written else ''}")
 
     def _log_closed(self, services: Iterable[Service], rules: set[Inbound]) -> None:
-        """Say which ports Services need that the operator has not allowed."""
-        needed = plan.opened(services, self._config.balancers.type, bool)
-        if ports := sorted({f"{item.protocol} {item.port}" for item in needed - rules}):
-            remedy = "allow them in [Firewall] port"
-            log.warning("ports stay closed", extra={"ports": ports, "remedy": remedy})
+        """Say which ports Services need that the operator has not allowed, or that have no room."""
+        kind, opens = self._config.balancers.type, self._config.firewall.opens
+        allowed = plan.opened(services, kind, opens)
+        for closed, remedy in (
+            (plan.opened(services, kind, bool) - allowed, "allow them in [Firewall] port"),
+            (allowed - rules, f"a firewall has {plan.MOST_RULES} rules: use fewer node ports"),
+        ):
+            if ports := sorted({f"{item.protocol} {item.port}" for item in closed}):
+                log.warning("ports stay closed", extra={"ports": ports, "remedy": remedy})

@@ -1,7 +1,9 @@
 """The rules of the firewall of node ports: upstream's, from all Services; nothing in here acts."""
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 from typing import Any
 
 from ccm.errors import Refused
@@ -16,6 +18,8 @@ MANAGED = "kubernetes.digitalocean.com/firewall-managed"
 EVERYBODY = ("0.0.0.0/0", "::/0")
 ALL_PORTS = "0"
 _ALL_PORTS = ("", "all", ALL_PORTS)
+MOST_RULES = 47  # of DigitalOcean's 50, beside the three of outbound traffic
+MOST_SOURCES = 1000  # of one rule; DigitalOcean's
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,6 +43,22 @@ def opened(
     `may_open` says of a port that it is no other program's on the Nodes, such as SSH's.
     """
     return {rule for service in services for rule in _of_service(service, default_type, may_open)}
+
+
+def fitting(
+    services: Iterable[Service], default_type: str, may_open: Callable[[int], bool]
+) -> set[Inbound]:
+    """Those of `opened` that fit into the one firewall of the cluster.
+
+    Namespaces have a rule each in turns: what one of them asks for closes no port of another.
+    """
+    by_namespace = defaultdict[str, set[Inbound]](set)
+    for service in services:
+        for rule in _of_service(service, default_type, may_open):
+            if len(rule.sources) <= MOST_SOURCES:
+                by_namespace[service.namespace].add(rule)
+    turns = zip_longest(*(sorted(rules) for _, rules in sorted(by_namespace.items())))
+    return {*islice(dict.fromkeys(rule for turn in turns for rule in turn if rule), MOST_RULES)}
 
 
 def _of_service(

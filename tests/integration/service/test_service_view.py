@@ -79,6 +79,14 @@ def test_more_networks_than_any_cloud_takes_are_refused_unread() -> None:
         service(as_spec(*many)).source_ranges()
 
 
+def test_more_rules_than_any_cloud_takes_are_refused() -> None:
+    many = [f"10.{number >> 8}.{number & 255}.0/24" for number in range(MOST_RANGES)]
+    ports = [port(number) for number in range(1, 22)]
+    assert len(shown(service(as_spec(*many), spec(ports=ports[1:])))) == MOST_RANGES
+    with pytest.raises(Refused, match="5000 source ranges for 21 ports are more than 100000 rules"):
+        service(as_spec(*many), spec(ports=ports)).source_ranges()
+
+
 @pytest.mark.parametrize(
     "tweaks", [pytest.param([], id="SH3"), [as_annotation(" ")], [as_spec(), as_annotation()]]
 )

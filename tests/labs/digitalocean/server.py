@@ -20,6 +20,8 @@ REGION, VPC = "nyc3", "760e09ef-dc84-11e8-981e-3cfdfeaae000"
 CREATED = "2026-08-07T12:00:00Z"
 LIMIT = 5000
 BUSY = "Load Balancer can't be updated while it processes previous actions"
+MOST_RULES, MOST_SOURCES = 50, 1000
+"""Of a firewall in both directions, and of a rule, by its page of limits."""
 SIZES = {"lb-small": 1, "lb-medium": 3, "lb-large": 6}
 
 
@@ -337,21 +339,25 @@ class DigitalOcean:
         number = next(self._numbers) - 100_000
         return f"203.0.{113 + number // 250}.{number % 250 + 1}"
 
-    def _check_sources(self, body: Json) -> None:
+    def _check_rules(self, body: Json) -> None:
+        if len(body["inbound_rules"]) + len(body["outbound_rules"]) > MOST_RULES:
+            raise Refusal(422, "unprocessable_entity", f"more than {MOST_RULES} rules")
         for rule in body["inbound_rules"]:
+            if len(rule["sources"].get("addresses", ())) > MOST_SOURCES:
+                raise Refusal(422, "unprocessable_entity", f"more than {MOST_SOURCES} sources")
             for balancer_id in rule["sources"].get("load_balancer_uids", ()):
                 if balancer_id not in self.balancers:
                     message = f"load balancer {balancer_id} could not be found"
                     raise Refusal(422, "unprocessable_entity", message)
 
     def _post_firewalls(self, rest: list[str], body: Json) -> tuple[int, Any]:
-        self._check_sources(body)
+        self._check_rules(body)
         made = {"id": str(uuid4()), "status": "succeeded", "created_at": CREATED, **body}
         self.firewalls[made["id"]] = made | {"pending_changes": []}
         return 202, {"firewall": self.firewalls[made["id"]]}
 
     def _put_firewalls(self, rest: list[str], body: Json) -> tuple[int, Any]:
-        self._check_sources(body)
+        self._check_rules(body)
         _found(self.firewalls, rest[0]).update(body)
         return 200, {"firewall": self.firewalls[rest[0]]}
 

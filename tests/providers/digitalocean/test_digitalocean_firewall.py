@@ -119,6 +119,39 @@ async def test_the_controller_has_one_key_for_all_services(
     assert controller.status() == {"objects": 0}
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"ports": [port(number, node_port=31000 + number) for number in range(1, 100)]},
+        {
+            "type": "LoadBalancer",
+            "ports": [port(31000)],
+            "loadBalancerSourceRanges": [f"10.0.{at >> 8}.{at % 256}/32" for at in range(2000)],
+        },
+    ],
+    ids=["ports", "ranges"],
+)
+async def test_a_tenant_who_asks_for_too_much_closes_no_port_of_others(
+    do: DigitalOcean, cloud: Started, hostile: Json, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The firewall is one for all, and takes 50 rules, each with 1,000 sources."""
+    there = {
+        "default/web": service("web", type="NodePort"),
+        "tenant/odd": published("odd", **{f"{PREFIX}type": "REGIONAL_NETWORK"}),
+    }
+    there["tenant/odd"].raw["metadata"]["namespace"] = "tenant"
+    there["tenant/odd"].raw["spec"] |= {"type": "NodePort", **hostile}
+    store = SimpleNamespace(view=lambda kind, key: there.get(key))
+    context: Any = SimpleNamespace(provider=cloud, store=store)
+    controller = firewall.new_controller(context)
+    for key in there:
+        controller.map_to_keys("Service", key)
+    await controller.reconcile("firewall")
+    (record,) = do.firewalls.values()
+    assert "30080" in [rule["ports"] for rule in record["inbound_rules"]]
+    assert "ports stay closed" in caplog.messages
+
+
 async def test_the_health_check_is_open_to_the_services_own_load_balancer(
     do: DigitalOcean, cloud: Started
 ) -> None:

@@ -1,6 +1,8 @@
 """The rules of nodes' security groups, in which an NLB's clients come with their own addresses."""
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from ccm.model.service import HealthCheck
@@ -14,6 +16,7 @@ from ccm.providers.aws.security_groups import (
     plan_ingress,
 )
 
+MAX_READ = 16384  # networks that are kept as they were read
 CLIENT_RULE = "kubernetes.io/rule/nlb/client"
 HEALTH_RULE = "kubernetes.io/rule/nlb/health"
 MTU_RULE = "kubernetes.io/rule/nlb/mtu"
@@ -48,7 +51,10 @@ def node_rules(
             for cidr in sources
         }
         checks |= {IngressRule("tcp", port, port, cidr, health) for cidr in inside}
-    return frozenset(clients | {check for check in checks if not _is_covered(check, clients)})
+    by_port = defaultdict[tuple[str, int], list[str]](list)
+    for rule in clients:
+        by_port[rule.protocol, rule.first].append(rule.source)
+    return frozenset(clients | {check for check in checks if not _is_covered(check, by_port)})
 
 
 def family_of(cidr: str) -> str:
@@ -56,17 +62,18 @@ def family_of(cidr: str) -> str:
     return IPV6 if ":" in cidr else IPV4
 
 
-def _is_covered(check: IngressRule, clients: Iterable[IngressRule]) -> bool:
-    """Whether a rule for clients lets the health check in as well."""
-    return any(
-        (rule.protocol, rule.first) == (check.protocol, check.first)
-        and _is_part(check.source, rule.source)
-        for rule in clients
-    )
+def _is_covered(check: IngressRule, sources: Mapping[tuple[str, int], Iterable[str]]) -> bool:
+    """Whether the sources of clients of its port have that of the health check as well."""
+    return any(_is_part(check.source, of) for of in sources.get((check.protocol, check.first), ()))
+
+
+@lru_cache(maxsize=MAX_READ)
+def _network(cidr: str) -> IPv4Network | IPv6Network:
+    return ip_network(cidr, strict=False)
 
 
 def _is_part(cidr: str, of: str) -> bool:
-    inner, outer = ip_network(cidr, strict=False), ip_network(of)
+    inner, outer = _network(cidr), _network(of)
     if isinstance(inner, IPv4Network) and isinstance(outer, IPv4Network):
         return inner.subnet_of(outer)
     if isinstance(inner, IPv6Network) and isinstance(outer, IPv6Network):
