@@ -18,7 +18,7 @@ from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider, Gate, MarksMachines, ProviderContext
 from ccm.cloud.proof import prove_credentials
 from ccm.cloud.registry import keep_provider, load_provider, read_config
-from ccm.cloud.secrets import config_map_keeper, secret_reader
+from ccm.cloud.secrets import with_readers
 from ccm.controllers import keep_controller, load_controller
 from ccm.decide.lease import write_grace
 from ccm.errors import ConfigurationFault, ConfigurationFaults, Denied, ExitCode
@@ -117,11 +117,8 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
         is_refused = isinstance(error, Denied)
         code = ExitCode.CONFIGURATION if is_refused else ExitCode.UNPROVEN
         return await _end(port, [error], code)
-    read_secret = secret_reader(kube.lane())
-    keep = config_map_keeper(kube.lane(), creates=True)
-    await provider.initialize(
-        replace(start, on_change=on_change, read_secret=read_secret, keep_config_map=keep)
-    )
+    start = replace(start, on_change=on_change)
+    await provider.initialize(with_readers(start, kube.lane(), creates=True))
     require_machine_marks(provider, settings)
     require_cluster_id(provider, settings)
     port.permission.outlive_by(grace)

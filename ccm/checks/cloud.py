@@ -20,7 +20,7 @@ from ccm.cloud.gate import WorkerGate, invoke
 from ccm.cloud.interface import CloudProvider, ReportsMissingPermissions, Volumes
 from ccm.cloud.proof import NO_SUCH_NAME, NO_SUCH_NODE
 from ccm.cloud.registry import load_provider
-from ccm.cloud.secrets import config_map_keeper, secret_reader
+from ccm.cloud.secrets import with_readers
 from ccm.controllers import LIFECYCLE, NODE, SERVICE, VOLUME
 from ccm.decide.budget import Priority
 from ccm.errors import (
@@ -88,8 +88,7 @@ async def start_provider(context: CheckContext) -> CloudProvider:
         given = provider_context(settings, gate, "check", await cluster_uid(context))
         provider = load_provider(settings.cloud_provider)
         if kube := await _kube(context):
-            keep = config_map_keeper(kube, creates=False)
-            given = replace(given, read_secret=secret_reader(kube), keep_config_map=keep)
+            given = with_readers(given, kube, creates=False)
         await provider.initialize(given)
         require_machine_marks(provider, settings)
     except (ConfigurationFault, ConfigurationFaults):

@@ -72,6 +72,10 @@ One that is missing is made with this data, where that is allowed; a dry run mak
 """
 
 
+NamespaceReader = Callable[[str], Awaitable[Mapping[str, str]]]
+"""Gives the labels that the Namespace of this name has now; raises as a `SecretReader`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProviderContext:
     """What a provider is given when it starts."""
@@ -96,6 +100,8 @@ class ProviderContext:
     """For credentials that are in a Secret. The operator grants `get` of it: see the docs."""
     keep_config_map: ConfigMapKeeper | None = None
     """For what upstream's provider keeps in one. The operator grants `get` and `create` of it."""
+    read_namespace: NamespaceReader | None = None
+    """For choices by the labels of a Service's namespace. The operator grants `get` of it."""
 
 
 class Instances(Protocol):

@@ -1,15 +1,31 @@
-"""What a provider has in the cluster: credentials in a Secret, an ID in a ConfigMap."""
+"""What a provider reads in the cluster: Secrets, ConfigMaps, labels of namespaces."""
 
 import base64
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
-from ccm.cloud.interface import ConfigMapKeeper, SecretReader
+from ccm.cloud.interface import (
+    ConfigMapKeeper,
+    NamespaceReader,
+    ProviderContext,
+    SecretReader,
+)
 from ccm.errors import CloudError, Denied, KubernetesError, Unreachable
 from ccm.kube.client import Kube
-from ccm.model.objects import mapping, text
+from ccm.model.objects import Json, mapping, text
 
 log = logging.getLogger(__name__)
+
+
+def with_readers(context: ProviderContext, kube: Kube, *, creates: bool) -> ProviderContext:
+    """What a provider is given, with all that is read as this client."""
+    return replace(
+        context,
+        read_secret=secret_reader(kube),
+        keep_config_map=config_map_keeper(kube, creates=creates),
+        read_namespace=namespace_reader(kube),
+    )
 
 
 def secret_reader(kube: Kube) -> SecretReader:
@@ -17,19 +33,35 @@ def secret_reader(kube: Kube) -> SecretReader:
 
     async def read(namespace: str, name: str) -> Mapping[str, str]:
         place = f"Secret {namespace}/{name}"
+        found = await _get(kube, f"/api/v1/namespaces/{namespace}/secrets/{name}", place)
+        data = mapping(found.get("data"))
         try:
-            found = await kube.get(f"/api/v1/namespaces/{namespace}/secrets/{name}")
-            data = mapping(found.get("data"))
             return {key: _value(text(data[key])) for key in data}
-        except KubernetesError as error:
-            failure = Denied if error.status in (401, 403, 404) else CloudError
-            raise failure(f"{place} cannot be read: {error}") from error
-        except Unreachable as error:
-            raise CloudError(f"{place} cannot be read: {error}") from error
         except ValueError as error:
             raise Denied(f"{place} holds a value that is not text") from error
 
     return read
+
+
+def namespace_reader(kube: Kube) -> NamespaceReader:
+    """Reads the labels of namespaces as this client."""
+
+    async def read(name: str) -> Mapping[str, str]:
+        found = await _get(kube, f"/api/v1/namespaces/{name}", f"Namespace {name}")
+        labels = mapping(mapping(found.get("metadata")).get("labels"))
+        return {key: text(value) for key, value in labels.items()}
+
+    return read
+
+
+async def _get(kube: Kube, path: str, place: str) -> Json:
+    try:
+        return await kube.get(path)
+    except KubernetesError as error:
+        failure = Denied if error.status in (401, 403, 404) else CloudError
+        raise failure(f"{place} cannot be read: {error}") from error
+    except Unreachable as error:
+        raise CloudError(f"{place} cannot be read: {error}") from error
 
 
 def config_map_keeper(kube: Kube, *, creates: bool) -> ConfigMapKeeper:

@@ -31,7 +31,7 @@ from ccm.cloud.dry_run import Changes, ReadingGate, record_changes
 from ccm.cloud.gate import SupervisorGrants, WorkerGate
 from ccm.cloud.interface import CloudProvider
 from ccm.cloud.registry import load_provider
-from ccm.cloud.secrets import config_map_keeper, secret_reader
+from ccm.cloud.secrets import with_readers
 from ccm.controllers import enabled_provided, load_controller
 from ccm.decide.deletion import Reason
 from ccm.dry_run.cluster import KINDS, Change, ClusterCopy
@@ -297,9 +297,7 @@ class DryRun:
         provider, gate = load_provider(self._settings.cloud_provider), ReadingGate(self._gate)
         cluster_uid = await read_cluster_uid(self._kube)
         given = provider_context(self._settings, gate, "plan", cluster_uid)
-        read_secret = secret_reader(self._kube.lane())
-        keep = config_map_keeper(self._kube.lane(), creates=False)
-        await provider.initialize(replace(given, read_secret=read_secret, keep_config_map=keep))
+        await provider.initialize(with_readers(given, self._kube.lane(), creates=False))
         try:
             require_machine_marks(provider, self._settings)
             require_cluster_id(provider, self._settings)

@@ -70,6 +70,15 @@ def test_the_example_is_taken(
     assert not caplog.records
 
 
+def test_the_example_of_several_load_balancers_is_taken() -> None:
+    page = (DOCS / "providers" / "azure-services.md").read_text()
+    (example,) = re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    content = blocks_of("azure")[0].replace("/etc/kubernetes/azure/ca.pem", "")
+    content = content.replace('"loadBalancerBackendPoolConfigurationType": "nodeIP"', example)
+    names = [item.name for item in azure.read_config(content.encode(), "").balancers]
+    assert names == ["prod", "fast"]
+
+
 def test_the_table_of_azure_has_every_key() -> None:
     assert reported_keys("azure") == {*keys_of(azure.AzureConfig, azure.FORM)}
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ccm.cloud.secrets import config_map_keeper, secret_reader
+from ccm.cloud.secrets import config_map_keeper, namespace_reader, secret_reader
 from ccm.errors import CloudError, Denied, KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json
@@ -90,3 +90,12 @@ async def test_a_config_map_that_cannot_be_read_is_not_made(
         await config_map_keeper(cast(Kube, server), creates=True)("n", "c", {})
     assert type(raised.value) is kind
     assert len(server.paths) == 1
+
+
+async def test_labels_of_a_namespace_are_text() -> None:
+    server = Server({"metadata": {"name": "n", "labels": {"team": "a", "n": 1}}})
+    assert await namespace_reader(cast(Kube, server))("n") == {"team": "a", "n": ""}
+    assert server.paths == ["/api/v1/namespaces/n"]
+    server.answer = KubernetesError(403, "Forbidden", "no", None)
+    with pytest.raises(Denied, match="Namespace n cannot be read"):
+        await namespace_reader(cast(Kube, server))("n")

@@ -59,7 +59,10 @@ MAX_STEPS = 20  # in one reconcile; more means that another client reverts them
 REVERTED_RETRY = 60.0  # seconds until another try when that is so
 MASS_DELETION_RETRY = 60.0  # seconds until another look when too many Services have vanished
 
-_METADATA = ("name", "namespace", "uid", "annotations", "finalizers", "deletionTimestamp")
+_METADATA = (
+    *("name", "namespace", "uid", "labels", "annotations", "finalizers"),  # labels for a provider
+    "deletionTimestamp",
+)
 _SERVICE: tuple[FieldPath, ...] = (
     *(("metadata", name) for name in _METADATA),
     *(("spec", name) for name in SPEC_FIELDS),

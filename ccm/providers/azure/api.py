@@ -83,6 +83,10 @@ class PreconditionFailed(RetryAfter):
     """The resource was changed since it was read (412)."""
 
 
+class Elsewhere(CloudError):
+    """The group or the subscription is not there (404)."""
+
+
 class AzureApi(JsonApi):
     """Requests to one cloud, each once, with a token that renews itself.
 
@@ -278,7 +282,7 @@ class AzureApi(JsonApi):
             case 404 if not code:
                 return CloudError(f"{message}: the answer is not {self.cloud}'s")
             case 404 if code in ELSEWHERE:
-                return CloudError(message)
+                return Elsewhere(message)
             case 412:
                 return PreconditionFailed(message, RACE_RETRY)
             case 429:

@@ -19,6 +19,13 @@ from ccm.cloud.config_file import (
 )
 from ccm.cloud.sections import Faults, Format, did_you_mean, keys_of, setting
 from ccm.cloud.yaml_file import YamlReader
+from ccm.providers.azure.balancer_configs import (
+    KEY,
+    NAME,
+    BalancerConfig,
+    check_balancer_configs,
+    read_balancer_configs,
+)
 from ccm.providers.azure.ids import Scope
 from ccm.redaction import register_hidden
 from ccm.yaml_document import YamlMapping
@@ -41,7 +48,6 @@ def _any_case(*choices: str) -> TextReading:
 
 
 _ID: TextReading = of_form(r"[A-Za-z0-9.-]+", "give an ID")
-_NAME: TextReading = of_form(r"[A-Za-z0-9_().-]+", "give a name as Azure has it")
 _URL: Reading = partial(url, paths=None), "give https://host"
 _WHOLE = whole_number(0, 86_400)
 _PORT = whole_number(1, 65535)
@@ -67,7 +73,7 @@ class AzureConfig:
     network_resource_tenant_id: str = setting("", _ID, name="networkResourceTenantID")
     network_resource_subscription_id: str = setting("", _ID, name="networkResourceSubscriptionID")
     resource_manager_endpoint: str = setting("", _URL)
-    resource_group: str = setting("", _NAME)
+    resource_group: str = setting("", NAME)
     location: str = ""
     aad_client_id: str = ""
     aad_client_secret: str = setting("", is_secret=True)
@@ -82,18 +88,19 @@ class AzureConfig:
     disable_availability_set_nodes: bool = False
     enable_vmss_flex_nodes: bool = False
     node_instance_not_found_grace_period_in_seconds: int = setting(GRACE, _WHOLE)
-    vnet_name: str = setting("", _NAME)
-    vnet_resource_group: str = setting("", _NAME)
-    route_table_name: str = setting("", _NAME)
-    route_table_resource_group: str = setting("", _NAME)
-    subnet_name: str = setting("", _NAME)
-    security_group_name: str = setting("", _NAME)
-    security_group_resource_group: str = setting("", _NAME)
+    vnet_name: str = setting("", NAME)
+    vnet_resource_group: str = setting("", NAME)
+    route_table_name: str = setting("", NAME)
+    route_table_resource_group: str = setting("", NAME)
+    subnet_name: str = setting("", NAME)
+    security_group_name: str = setting("", NAME)
+    security_group_resource_group: str = setting("", NAME)
     load_balancer_sku: str = setting("standard", _STANDARD)
-    load_balancer_name: str = setting("", _NAME)
-    load_balancer_resource_group: str = setting("", _NAME)
+    load_balancer_name: str = setting("", NAME)
+    load_balancer_resource_group: str = setting("", NAME)
     load_balancer_backend_pool_configuration_type: str = setting(NODE_IP_CONFIGURATION, _POOLS)
     exclude_master_from_standard_lb: bool = setting(True, name="excludeMasterFromStandardLB")
+    balancers: tuple[BalancerConfig, ...] = setting((), name=KEY)
     disable_outbound_snat: bool = setting(False, name="disableOutboundSNAT")
     maximum_load_balancer_rule_count: int = setting(MOST_RULES, whole_number(1, 1500))
     cluster_service_load_balancer_health_probe_mode: str = setting(NODE_PORTS, _PROBES)
@@ -157,7 +164,6 @@ OTHERS_KEYS = (
 
 
 NOT_SERVED = {
-    "multipleStandardLoadBalancerConfigurations": "one load balancer serves all Services here",
     "preConfiguredBackendPoolLoadBalancerTypes": "pools are always kept here",
     "extendedLocationName": "edge zones are not served",
     "tagsMap": "is not read: write it as tags",
@@ -200,7 +206,9 @@ def read_config(
             reader.faults.add(key, why, "remove it", root.lines[key])
     for key in root.keys() - set(keys_of(AzureConfig, FORM)):
         del root[key]
+    balancers = read_balancer_configs(reader, root, FORM)
     config = _with_environment(reader.read(AzureConfig, root, ""))
+    config = replace(config, balancers=balancers)
     if not reader.faults.origins.get("cloudConfigType") and not content:
         config = replace(config, cloud_config_type=SECRET)
     if config.cloud_config_type in ("", FILE) or secret is not None:
@@ -246,12 +254,31 @@ def _check(config: AzureConfig, faults: Faults) -> None:
     if config.use_managed_identity_extension and config.network_resource_tenant_id:
         problem = "is of another tenant, where a managed identity is not known"
         faults.add("networkResourceTenantID", problem, "use a client secret or a certificate")
+    _check_balancers(config, faults)
     if config.has_ip_pools and not config.vnet_name:
         faults.add("vnetName", "is missing", "give it, as machines join by their address")
     if config.cloud.lower() not in CLOUDS and not config.resource_manager_endpoint:
         known = ", ".join(dict.fromkeys(CLOUDS))
         remedy = f"use one of {known}, or give resourceManagerEndpoint, which shows the rest"
         faults.add("cloud", f"is {config.cloud!r}, which is not known", remedy)
+
+
+def _check_balancers(config: AzureConfig, faults: Faults) -> None:
+    check_balancer_configs(config.balancers, faults)
+    if config.balancers and not config.has_ip_pools:
+        remedy = "set it to nodeIP, as several load balancers need it"
+        faults.add("loadBalancerBackendPoolConfigurationType", "is not nodeIP", remedy)
+    if config.balancers and config.load_balancer_name:
+        faults.add("loadBalancerName", f"has no effect beside {KEY}", "remove one of both")
+
+
+def check_cluster_name(config: AzureConfig, name: str, path: str) -> None:
+    """Raise `ConfigurationFaults` where none of several load balancers has the cluster's name."""
+    faults = Faults(path)
+    if config.balancers and name.lower() not in [item.key for item in config.balancers]:
+        remedy = "give one of them the name that --cluster-name has, as upstream wants it"
+        faults.add(KEY, f"has no item called {name}", remedy)
+    faults.check()
 
 
 @dataclass(frozen=True, slots=True)

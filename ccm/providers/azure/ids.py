@@ -26,15 +26,15 @@ _GROUP = re.compile(rf"(/resourceGroups/)({_PART})", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A resource group, where resources are named."""
+    """A resource group, where resources are named; without a `group` all of the subscription."""
 
     subscription: str
     group: str
 
     def id(self, provider: str, *names: str) -> str:
         """The ID of a resource, or of a list: types and names in turn."""
-        parts = "subscriptions", self.subscription, "resourceGroups", self.group, "providers"
-        return path_of(*parts, provider, *names)
+        group = ("resourceGroups", self.group) if self.group else ()
+        return path_of("subscriptions", self.subscription, *group, "providers", provider, *names)
 
     def machines(self) -> str:
         """The list of its virtual machines."""

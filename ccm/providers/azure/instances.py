@@ -9,14 +9,13 @@ from ccm.errors import Denied, NotFound
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, Unknown
 from ccm.model.objects import Node, label_value, mapping, text
 from ccm.providers.azure import ids
-from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.api import AzureApi, Elsewhere
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.machines import Machine, MachineReader, Machines, first_of_each_family
 
 BATCH = 5000  # Nodes; a list has all machines anyway
 UNMANAGED = "kubernetes.azure.com/managed"
 """Label of a Node that is no machine of Azure's where it is false: upstream's."""
-MOST_GROUPS = 10  # that are read besides the cluster's, as Nodes may name any
 
 
 class AzureInstances(MachineLookup[Machines, Machine]):
@@ -30,7 +29,7 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         self.reader = MachineReader(api, config)
         vnet, group = config.vnet_id.lower(), config.resource_group.lower()
         self.required_marks = frozenset([f"vnet:{vnet}" if vnet else f"resource-group:{group}"])
-        self._own_group = SharedRead(lambda: self.reader.read([group]))
+        self._read_shared = SharedRead(lambda keys: self.reader.read(keys[0].split("/")))
 
     def machine_of(self, provider_id: str) -> str:
         return ids.machine_of(provider_id)
@@ -45,44 +44,41 @@ class AzureInstances(MachineLookup[Machines, Machine]):
 
     async def missing_permissions(self) -> Sequence[str]:
         """The right to the list of power states, which is of the whole subscription."""
-        await self.reader.read([self._config.resource_group])
+        await self.reader.read([self._config.resource_group.lower()])
         lacks = self.reader.lacks_states
         return ["Microsoft.Compute/virtualMachines/read of the subscription"] if lacks else []
 
     async def read(self, nodes: Sequence[Node]) -> Machines:
         """The machines of the cluster's group, and of those that provider IDs name."""
-        return await self.reader.read([self._config.resource_group.lower(), *self._named(nodes)])
+        return await self.reader.read(self._groups(nodes))
 
     async def read_all(self, nodes: Sequence[Node], joined: Collection[str] = ()) -> Machines:
         """The same for load balancers and routes, in one read for all that ask; or it raises.
 
-        `joined` are the groups of what is behind load balancers: of one that is missing, or that
-        may not be read, nothing is known.
+        `joined` are the groups of what is behind load balancers. Of another group that is missing,
+        or that may not be read, nothing is known: any Node may name one.
         """
-        group, named = self._config.resource_group.lower(), self._named(nodes)
-        groups = dict.fromkeys([group, *named, *sorted(joined)])
-        is_own = len(groups) == 1
-        found = await (self._own_group() if is_own else self.reader.read([*groups]))
+        found = await self._read_shared("/".join(self._groups(nodes, joined)))
         for name, error in found.unread.items():
-            if name in (group, *named) or not isinstance(error, NotFound | Denied):
+            is_own = ids.same(name, self._config.resource_group)
+            if is_own or not isinstance(error, NotFound | Denied | Elsewhere):
                 raise error
         return found
 
-    def _named(self, nodes: Sequence[Node]) -> list[str]:
-        """The other groups that provider IDs name: old Nodes' first, as who registers new ones may
-        name groups without end.
+    def _groups(self, nodes: Sequence[Node], joined: Collection[str] = ()) -> list[str]:
+        """The cluster's and others that provider IDs name: old Nodes' first, as who registers new
+        ones may name groups without end.
         """
         oldest = sorted(nodes, key=lambda node: node.age_order)
         scopes = [ids.scope_of(ids.machine_of(node.provider_id)) for node in oldest]
+        named = (scope.group for scope in scopes if scope)
         own = self._config.resource_group.lower()
-        named = dict.fromkeys(scope.group for scope in scopes if scope and scope.group != own)
-        return [*named][:MOST_GROUPS]
+        return [*dict.fromkeys([own, *sorted(joined), *named])]
 
     async def find(self, node: Node, listing: Machines) -> Sequence[Machine] | Answer:
         """A group that was not read says nothing of its Nodes, nor of those without an ID."""
         group, machine_id = self._config.resource_group.lower(), ids.machine_of(node.provider_id)
-        scope = ids.scope_of(machine_id)
-        if why := listing.unread.get(scope.group if scope else group):
+        if why := listing.why_unread(machine_id) if machine_id else listing.unread.get(group):
             return Unknown(str(why))
         if machine_id:
             found = listing.by_id.get(machine_id)

@@ -5,7 +5,7 @@ A list of machines has no power states: those are in a list of their own, of the
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TypeVar
@@ -34,6 +34,8 @@ OFF = ("stopped", "deallocated", "deallocating")
 POWER = "PowerState/"
 VIEW = {"$expand": "instanceView"}
 STATES = "/"  # among groups, none of which is called so
+ALL_GROUPS = ""
+MOST_GROUPS = 11  # that are read one by one, as Nodes may name any
 
 T = TypeVar("T")
 
@@ -59,10 +61,22 @@ class Machine:
         return properties_of(self.record)
 
     @property
+    def is_of_uniform_set(self) -> bool:
+        return "/virtualmachinescalesets/" in self.key
+
+    @property
+    def vm_set(self) -> str:
+        """The name of its scale set or of its availability set; empty where it has none."""
+        if self.is_of_uniform_set:
+            return self.key.split("/")[-3]
+        found = self.properties.get("virtualMachineScaleSet")
+        return name_of(id_of(found or self.properties.get("availabilitySet")))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What its Node may be called: the host's name, and a single machine's own."""
         host = text(mapping(self.properties.get("osProfile")).get("computerName"))
-        own = "" if "/virtualmachinescalesets/" in self.key else text(self.record.get("name"))
+        own = "" if self.is_of_uniform_set else text(self.record.get("name"))
         return tuple(dict.fromkeys(item.lower() for item in (host, own) if item))
 
     @property
@@ -149,6 +163,11 @@ class Machines(Listing[str, Machine]):
     unread: dict[str, CloudError] = field(default_factory=dict)  # by group, why not
     interfaces: list[Json] = field(default_factory=list)  # also of machines that are gone
 
+    def why_unread(self, machine_id: str) -> CloudError | None:
+        """Why nothing is known of a machine's group."""
+        scope = scope_of(machine_id)
+        return self.unread.get(scope.group) if scope else None
+
     def add(self, machines: Iterable[Machine]) -> None:
         for machine in machines:
             self.by_id[machine.key] = machine
@@ -173,17 +192,31 @@ class MachineReader:
     async def read(self, groups: Sequence[str]) -> Machines:
         """All machines of these groups; a group that cannot be read is noted as such.
 
-        Raises `CloudError` when none can.
+        Where they are many, the subscription's lists are read; without the right to them the first
+        ones are read one by one. Raises `CloudError` when none can.
         """
+        if len(groups) <= MOST_GROUPS:
+            return await self._read(groups, groups)
+        try:
+            return await self._read([ALL_GROUPS], groups)
+        except Denied as error:
+            found = await self._read(groups[:MOST_GROUPS], groups)
+            found.unread |= dict.fromkeys(groups[MOST_GROUPS:], error)
+            return found
+
+    async def _read(self, lists: Sequence[str], groups: Collection[str]) -> Machines:
+        """What the lists of groups, or that of all, have of these groups."""
         found = Machines()
         reads: dict[str, Awaitable[Sequence[list[Json]]]]
-        reads = {group: self._group(group) for group in groups}
+        reads = {group: self._group(group, groups) for group in lists}
         results = await read_each({**reads, STATES: self._states()})
         states = results.pop(STATES)
         if isinstance(states, CloudError):
             raise states
         views = {key_of(state): _own_view(state) for state in states[0]}
         for group, result in results.items():
+            if isinstance(result, CloudError) and group == ALL_GROUPS:
+                raise result
             if isinstance(result, CloudError):
                 found.unread[group] = result
                 continue
@@ -209,16 +242,17 @@ class MachineReader:
                 address = text(properties_of(record).get("ipAddress"))
                 listing.public[key_of(record)] = address
 
-    async def _group(self, group: str) -> Sequence[list[Json]]:
-        """Single machines, those of scale sets, and the interfaces of both."""
+    async def _group(self, group: str, groups: Collection[str]) -> Sequence[list[Json]]:
+        """Single machines, those of scale sets, and the interfaces of both, of these groups."""
         scope = Scope(self._config.subscription_id, group)
-        interfaces, singles, sets = await together(
+        reads = await together(
             self._interfaces(group),
             self._api.list("ListVirtualMachines", scope.machines())
             if self._has_single
             else _nothing(),
             self._sets(scope) if self._has_sets else _nothing(),
         )
+        interfaces, singles, sets = ([*_of_groups(items, groups)] for items in reads)
         members = list[Json]()
         for some, more in await together(*(self._members(id_of(item)) for item in sets)):
             members += some
@@ -226,8 +260,8 @@ class MachineReader:
         return singles, members, interfaces
 
     async def _interfaces(self, group: str) -> list[Json]:
-        path = self._config.network_scope(group).id(NETWORK, "networkInterfaces")
-        return await self._api.list("ListInterfaces", path)
+        scope = Scope(self._config.network_subscription, group)
+        return await self._api.list("ListInterfaces", scope.id(NETWORK, "networkInterfaces"))
 
     async def _sets(self, scope: Scope) -> list[Json]:
         """The uniform ones: machines of a flexible set are listed as single ones."""
@@ -269,6 +303,12 @@ async def together(*reads: Awaitable[T]) -> list[T]:
         if isinstance(result, BaseException):
             raise result
     return [item for item in results if not isinstance(item, BaseException)]
+
+
+def _of_groups(records: Iterable[Json], groups: Collection[str]) -> Iterator[Json]:
+    for record in records:
+        if (scope := scope_of(id_of(record))) and scope.group in groups:
+            yield record
 
 
 def _own_view(record: Json) -> Json | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.errors import Denied, NotFound
 from ccm.providers.azure.api import QUOTAS, AzureApi
-from ccm.providers.azure.config import FILE, MERGE, AzureConfig, read_config
+from ccm.providers.azure.config import FILE, MERGE, AzureConfig, check_cluster_name, read_config
 from ccm.providers.azure.ids import PROVIDER_IDS
 from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb.load_balancers import AzureLoadBalancers
@@ -41,13 +41,12 @@ class AzureCloud(CloudProvider):
             content = path.read_bytes() if path.is_file() else context.config
             return read_config(content, context.config_path, secret, is_start=False)
 
+        check_cluster_name(config, context.cluster_name, context.config_path)
         self._config = config
         api = self._api = AzureApi(config, read, context.gate, context.caller)
         self.instances = instances = AzureInstances(api, config)
         self.volumes = AzureVolumes(api)
-        self.load_balancers = AzureLoadBalancers(
-            api, config, instances, context.cluster_name, context.restricts_annotations
-        )
+        self.load_balancers = AzureLoadBalancers(api, config, instances, context)
         if config.route_table_name:
             self.routes = AzureRoutes(api, config, instances)
 

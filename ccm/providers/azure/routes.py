@@ -36,16 +36,18 @@ class AzureRoutes:
         records = _routes_of(await self._table.read() or {})
         routes = [(record, by_name.get(node_of(record))) for record in records if node_of(record)]
         # Machines by address; read when a Node does not explain its route.
-        owners = dict[str, str]()
+        owners, unread = dict[str, str](), set[str]()
         if not all(node and hop_of(item) in _inner(node) for item, node in routes):
-            machines = (await self._instances.read_all(nodes)).records
-            owners = {address: machine.key for machine in machines for address in machine.private}
+            machines = await self._instances.read_all(nodes)
+            owners = {ip: machine.key for machine in machines.records for ip in machine.private}
+            machine_ids = {node.name: ids.machine_of(node.provider_id) for node in nodes}
+            unread = {name for name, item in machine_ids.items() if machines.why_unread(item)}
         return [
             Route(
                 cidr=text(ids.properties_of(item).get("addressPrefix")),
-                node=node.name if node else "",
+                node=_name(node),
                 id=text(item.get("name")),
-                is_blackhole=not _leads(hop_of(item), node, owners),
+                is_blackhole=not (_name(node) in unread or _leads(hop_of(item), node, owners)),
             )
             for item, node in routes
         ]
@@ -119,6 +121,10 @@ def hop_of(route: Json) -> str:
 
 def _routes_of(table: Json) -> list[Json]:
     return objects(ids.properties_of(table).get("routes"))
+
+
+def _name(node: Node | None) -> str:
+    return node.name if node else ""
 
 
 def _inner(node: Node) -> set[str]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from ccm.errors import Refused
+from ccm.model.objects import project
 from ccm.model.service import (
     FINALIZER,
     MOST_RANGES,
@@ -15,6 +16,7 @@ from ccm.model.service import (
     admits_everybody,
 )
 from tests.support.nodes import Tweak, with_finalizer
+from workers.service.controller import PROJECTIONS
 
 from .objects import annotated, port, service, spec, typed
 
@@ -190,3 +192,11 @@ def test_an_odd_object_is_read_leniently(raw: dict[str, object]) -> None:
     odd = Service(raw)
     assert (odd.finalizers, odd.ports, odd.ingress, odd.health_check) == ([], [], [], None)
     assert odd.features() == set()
+
+
+def test_what_a_provider_reads_of_a_service_is_delivered() -> None:
+    """Its labels too, by which one of several load balancers may be chosen."""
+    (paths,) = (item.paths for item in PROJECTIONS if item.kind == Service.KIND)
+    meta = {"name": "web", "namespace": "default", "uid": "u", "labels": {"tier": "fast"}}
+    raw = {"metadata": {**meta, "annotations": {"a": "b"}, "managedFields": [{}]}}
+    assert project(raw, paths)["metadata"] == {**meta, "annotations": {"a": "b"}}

@@ -17,13 +17,15 @@ UNMANAGED = {"kubernetes.azure.com/managed": "false"}
 class Shape(NodeShape):
     """What a machine is like; the words of its Node are `{id}`, and `{ID}` with capitals.
 
-    Without a `group` its Node has a machine that never was. `act` is what is done to it.
+    Without a `group` its Node has a machine that never was. `act` is what is done to it. A machine
+    of an availability set has the name of the set.
     """
 
     group: str = GROUP
     zones: tuple[str, ...] = ("1",)
     act: str = ""
     _: KW_ONLY
+    vm_set: str = ""
     provider_id: str = "azure://{id}"
     is_initialized: bool = True
 
@@ -55,13 +57,16 @@ LATER: dict[str, Shape] = {"late": Shape()}
 ALL = SHAPES | LATER
 
 
-def launch(lab: Lab, name: str) -> Json:
+def launch(lab: Lab, name: str, shape: Shape) -> Json:
     """The machine of a shape with its address; the ID of one that never was."""
-    shape = ALL[name]
     if not shape.group:
         return {"id": path_of("virtualMachines", name), "address": ""}
     more = {"zones": [*shape.zones]} if shape.zones else {"zones": None}
     made = lab.add_machine(name, shape.group, **more)
+    if shape.vm_set:
+        own = made["id"].replace("/virtualMachines/", "/availabilitySets/")
+        set_id = f"{own.rpartition('/')[0]}/{shape.vm_set}"
+        lab.merge(made["id"], properties={"availabilitySet": {"id": set_id}})
     if shape.act:
         lab.act(made["id"], shape.act)
     return {"id": made["id"], "address": address_of(lab, name, shape.group)}
@@ -74,9 +79,9 @@ def address_of(lab: Lab, name: str, group: str = GROUP) -> str:
     return str(ip["properties"]["privateIPAddress"])
 
 
-def manifest(name: str, machine: Json, pod_cidr: str) -> Json:
+def manifest(name: str, shape: Shape, machine: Json, pod_cidr: str) -> Json:
     """The Node, with the labels that the node manager gives it."""
-    shape, identifier = ALL[name], machine["id"]
+    identifier = machine["id"]
     upper = identifier.replace(f"/resourceGroups/{GROUP}/", f"/resourceGroups/{GROUP.upper()}/")
     body = node_of(shape, {"name": name, "id": identifier, "ID": upper}, pod_cidr)
     if shape.is_initialized and shape.group:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ccm.model.objects import Json
 from ccm.providers.azure.api import QUOTAS
@@ -46,6 +46,8 @@ class AzureWorld(CountedWorld):
     cases = services.CASES
     shapes = tuple(nodes.SHAPES)
     late = tuple(nodes.LATER)
+    kinds: ClassVar[Mapping[str, nodes.Shape]] = nodes.ALL
+    configs: ClassVar[Mapping[str, Mapping[str, Any]]] = CONFIGS
     least_quiet = 2.0
     least_calls = 4  # ours reads for all Services together
     settle_timeout = 300.0
@@ -55,8 +57,8 @@ class AzureWorld(CountedWorld):
     lab: Lab = field(kw_only=True)
 
     def prepare(self) -> None:
-        for shape in nodes.ALL:
-            self.machines[shape] = nodes.launch(self.lab, shape)
+        for name, shape in self.kinds.items():
+            self.machines[name] = nodes.launch(self.lab, name, shape)
         for name in ("by-hand", "by-hand-too", "spare"):
             body = {
                 "sku": {"name": "Standard"},
@@ -66,7 +68,7 @@ class AzureWorld(CountedWorld):
         self.names["spare-address"] = made["properties"]["ipAddress"]
 
     def registration(self, shape: str, pod_cidr: str) -> Json:
-        return nodes.manifest(shape, self.machines[shape], pod_cidr)
+        return nodes.manifest(shape, self.kinds[shape], self.machines[shape], pod_cidr)
 
     def add_machine(self, name: str, who: str) -> Json:
         shape = NodeShape(
@@ -84,7 +86,7 @@ class AzureWorld(CountedWorld):
 
     def start(self, who: str, config: str) -> Running:
         path, kubeconfig = self.directory / f"{who}.json", self.cluster.kubeconfig("admin")
-        path.write_text(self.lab.config(**MINE, **CONFIGS[config]))
+        path.write_text(self.lab.config(**MINE, **self.configs[config]))
         flags = self.flags_of(who)
         if who == UPSTREAM:
             ca_file = self.lab.ca_file
@@ -115,7 +117,7 @@ class AzureWorld(CountedWorld):
         return found
 
     def seen(self) -> Seen:
-        return picture.seen(self.lab)
+        return picture.seen(self.lab, self.cases)
 
     def is_served(self, service: str, port: int, seen: Set[str]) -> bool:
         ends = f"-TCP-{port} ", f"-UDP-{port} "
@@ -125,7 +127,9 @@ class AzureWorld(CountedWorld):
 
 
 @contextmanager
-def azure_world(kube_binaries: Path, directory: Path) -> Iterator[AzureWorld]:
+def azure_world(
+    kube_binaries: Path, directory: Path, kind: type[AzureWorld] = AzureWorld
+) -> Iterator[AzureWorld]:
     """With a cluster and a lab of its own."""
     needed(is_built() or None, MISSING)
     peers = needed(find_binaries(AZURE_PEERS), NOT_BUILT)
@@ -133,7 +137,7 @@ def azure_world(kube_binaries: Path, directory: Path) -> Iterator[AzureWorld]:
         RealCluster.start(kube_binaries, directory / "kube") as cluster,
         running_lab(directory / "lab") as lab,
     ):
-        yield AzureWorld(directory, peers, cluster, lab=lab)
+        yield kind(directory, peers, cluster, lab=lab)
         assert not lab.state()["bad_answers"]
 
 

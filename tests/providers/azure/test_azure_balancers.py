@@ -382,7 +382,6 @@ async def test_ports_and_probes(
         ({"load-balancer-tcp-idle-timeout": "abc"}, "from 4 to 100"),
         ({"allowed-ip-ranges": "here"}, "not a list of networks"),
         ({"pls-create": "true"}, "private link"),
-        ({"load-balancer-configurations": "two"}, "one load balancer serves"),
         ({"additional-public-ips": "x"}, "additional-public-ips"),
         ({"load-balancer-ipv4": "::1"}, "is not IPv4"),
     ],

@@ -44,7 +44,6 @@ def read(**keys: Any) -> AzureConfig:
         ({"tenantId": None}, ["tenantId: is missing"]),
         ({"loadBalancerBackendPoolConfigurationType": "nodeIP"}, ["vnetName: is missing"]),
         ({"loadBalancerSku": "basic"}, ["loadBalancerSku: is 'basic'; Azure has retired"]),
-        ({"multipleStandardLoadBalancerConfigurations": [{"name": "a"}]}, ["one load balancer"]),
         ({"vmType": "vms"}, ["vmType: is 'vms'; use standard, vmss, vmssflex"]),
         ({"cloud": "AzureStackCloud"}, ["cloud: is 'AzureStackCloud'", "resourceManagerEndpoint"]),
         ({"resourceManagerEndpoint": "http://plain"}, ["resourceManagerEndpoint"]),

@@ -1,6 +1,6 @@
 """Public addresses of load balancers: created for a Service and marked as its own, or another's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.cloud.shared_read import SharedRead
@@ -8,10 +8,19 @@ from ccm.errors import Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
-from ccm.providers.azure.ids import NETWORK, Scope, id_of, name_of, properties_of, same
+from ccm.providers.azure.ids import (
+    NETWORK,
+    Scope,
+    id_of,
+    key_of,
+    name_of,
+    properties_of,
+    same,
+    scope_of,
+)
 from ccm.providers.azure.lb.annotations import PREFIX, Annotations
-from ccm.providers.azure.lb.names import CLUSTER_TAGS, DNS_TAGS, SERVICE_TAGS
-from ccm.providers.azure.lb.plan import covers
+from ccm.providers.azure.lb.names import CLUSTER_TAGS, DNS_TAGS, SERVICE_TAGS, Names
+from ccm.providers.azure.lb.plan import covers, frontends_of, own_frontends
 from ccm.providers.azure.lb.request import BalancerRequest
 from ccm.providers.azure.shared_writes import SharedResource
 
@@ -50,6 +59,17 @@ def ip_of(record: Json) -> str:
     return text(properties_of(record).get("ipAddress"))
 
 
+def ips_of(frontends: Sequence[Json], listed: Sequence[Json]) -> list[str]:
+    """The addresses of frontends, public ones by a list of those."""
+    public = {key_of(item): ip_of(item) for item in listed}
+    found = list[str]()
+    for frontend in frontends:
+        properties = properties_of(frontend)
+        address = public.get(key_of(properties.get("publicIPAddress")))
+        found.append(address or text(properties.get("privateIPAddress")))
+    return [item for item in found if item]
+
+
 class PublicAddresses:
     """Reads a list of a group, and writes one address at a time."""
 
@@ -72,6 +92,30 @@ class PublicAddresses:
             )
         return await self._lists[scope.group]()
 
+    async def of(self, frontends: Sequence[Json], group: str) -> Sequence[str]:
+        """The addresses of a Service's frontends, public ones of this group."""
+        is_public = any("publicIPAddress" in properties_of(frontend) for frontend in frontends)
+        return ips_of(frontends, await self.list(group) if is_public else ())
+
+    async def of_others(self, balancers: Iterable[Json], names: Names) -> set[str]:
+        """The addresses of all frontends that are not this Service's."""
+        frontends = [
+            frontend
+            for balancer in balancers
+            for frontend in frontends_of(balancer)
+            if frontend not in own_frontends(balancer, names)
+        ]
+        public = [key_of(properties_of(frontend).get("publicIPAddress")) for frontend in frontends]
+        groups = sorted({scope.group for item in public if (scope := scope_of(item))})
+        listed = [item for group in groups for item in await self.list(group)]
+        return {*ips_of(frontends, listed)}
+
+    def named(self, request: BalancerRequest, family: str, listed: Sequence[Json]) -> Json | None:
+        """The address that the Service names, if it is there."""
+        name, ip = request.public[family].name, request.fixed.get(family, "")
+        found = (item for item in listed if (name or ip) and _is_asked(item, name, ip))
+        return next(found, None)
+
     def owner(self, request: BalancerRequest) -> Owner:
         return Owner(self._cluster, request.service.key)
 
@@ -79,11 +123,11 @@ class PublicAddresses:
         """The address of one family as the Service wants it; raises `Refused`."""
         asked, fixed = request.public[family], request.fixed.get(family, "")
         if asked.name or fixed:
-            found = [item for item in listed if _is_asked(item, asked.name, fixed)]
+            found = self.named(request, family, listed)
             if not found:
                 what = f"public address {asked.name or fixed}"
                 raise Refused(f"there is no {what} in resource group {self._group_of(request)}")
-            record, name = found[0], text(found[0].get("name"))
+            record, name = found, text(found.get("name"))
             self._check_free(request, record)
         else:
             name = request.names.address(family, name_of(asked.prefix))

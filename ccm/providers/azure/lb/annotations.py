@@ -9,55 +9,33 @@ from ccm.model.cloud import Network, read_network
 PREFIX = "service.beta.kubernetes.io/azure-"
 PORT_PREFIX = "service.beta.kubernetes.io/port_"
 INTERNAL = f"{PREFIX}load-balancer-internal"
+CONFIGURATIONS = "load-balancer-configurations"
 MOST_PROBE_SECONDS = 120  # interval times number, which Azure does not take
 
-KNOWN = frozenset(
-    {
-        "additional-public-ips",
-        "allowed-ip-ranges",
-        "allowed-service-tags",
-        "deny-all-except-load-balancer-source-ranges",
-        "disable-load-balancer-floating-ip",
-        "disable-load-balancer-nsg-rule",
-        "dns-label-name",
-        "load-balancer-disable-tcp-reset",
-        "load-balancer-enable-high-availability-ports",
-        "load-balancer-health-probe-interval",
-        "load-balancer-health-probe-num-of-probe",
-        "load-balancer-health-probe-protocol",
-        "load-balancer-health-probe-request-path",
-        "load-balancer-internal",
-        "load-balancer-internal-subnet",
-        "load-balancer-ipv4",
-        "load-balancer-ipv6",
-        "load-balancer-resource-group",
-        "load-balancer-tcp-idle-timeout",
-        "pip-ip-tags",
-        "pip-name",
-        "pip-name-ipv6",
-        "pip-prefix-id",
-        "pip-prefix-id-ipv6",
-        "pip-tags",
-    }
-)
+KNOWN = frozenset((
+    "additional-public-ips", "allowed-ip-ranges", "allowed-service-tags",
+    "deny-all-except-load-balancer-source-ranges", "disable-load-balancer-floating-ip",
+    "disable-load-balancer-nsg-rule", "dns-label-name", "load-balancer-configurations",
+    "load-balancer-disable-tcp-reset", "load-balancer-enable-high-availability-ports",
+    "load-balancer-health-probe-interval", "load-balancer-health-probe-num-of-probe",
+    "load-balancer-health-probe-protocol", "load-balancer-health-probe-request-path",
+    "load-balancer-internal", "load-balancer-internal-subnet", "load-balancer-ipv4",
+    "load-balancer-ipv6", "load-balancer-resource-group", "load-balancer-tcp-idle-timeout",
+    "pip-ip-tags", "pip-name", "pip-name-ipv6", "pip-prefix-id", "pip-prefix-id-ipv6",
+    "pip-tags",
+))  # fmt: skip
 WITHOUT_EFFECT = {
     "load-balancer-mode": "it is of basic load balancers, which Azure has retired",
     "shared-securityrule": "rules are shared wherever sources and ports are the same",
 }
 NOT_SERVED = {
     "pls-create": "private link services are not made here",
-    "load-balancer-configurations": "one load balancer serves all Services",
 }
 PRIVILEGED = (
-    "additional-public-ips",
-    "disable-load-balancer-nsg-rule",
-    "load-balancer-internal-subnet",
-    "load-balancer-resource-group",
-    "pip-name",
-    "pip-name-ipv6",
-    "pip-prefix-id",
+    "additional-public-ips", "disable-load-balancer-nsg-rule", "load-balancer-internal-subnet",
+    "load-balancer-resource-group", "pip-name", "pip-name-ipv6", "pip-prefix-id",
     "pip-prefix-id-ipv6",
-)
+)  # fmt: skip
 """By which a Service reaches networks and addresses that are not its own."""
 
 

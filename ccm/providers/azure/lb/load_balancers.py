@@ -1,38 +1,48 @@
-"""Load balancers for Services: one for the cluster's public ones, and one for the internal ones.
+"""Load balancers for Services: one for the public ones and one for the internal ones, or several.
 
 Each Service has parts in them by upstream's names. What is there is read once for all Services that
 come together; a Service that has to write reads the resource again, and writes it with its ETag.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
+from ccm.cloud.interface import ProviderContext
 from ccm.cloud.shared_read import SharedRead
-from ccm.errors import Refused, RetryAfter, warnings_as_notes
+from ccm.errors import Denied, Refused, RetryAfter, warnings_as_notes
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
-from ccm.model.objects import Json, Node, objects, text
+from ccm.model.objects import Json, Node, text
 from ccm.model.service import Feature, Service
 from ccm.providers.azure import ids
 from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.balancer_configs import INTERNAL_SUFFIX
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
-from ccm.providers.azure.lb import plan, security_group
-from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, services_of
+from ccm.providers.azure.lb import plan
+from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, ips_of, services_of
+from ccm.providers.azure.lb.admission import Admission
 from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
-from ccm.providers.azure.lb.members import Members, backends, joined_addresses, joined_groups
-from ccm.providers.azure.lb.names import BASE, INTERNAL_SUFFIX, IPV4, IPV6, Names, pool_of, uid_of
+from ccm.providers.azure.lb.members import (
+    Backends,
+    Members,
+    PoolMembers,
+    backends,
+    joined_addresses,
+    joined_groups,
+    pool_members,
+)
+from ccm.providers.azure.lb.names import BASE, Names, uid_of
+from ccm.providers.azure.lb.placement import Balancers, Place, Placements
 from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
 from ccm.providers.azure.lb.request import BalancerRequest, additional_ips, read_request
-from ccm.providers.azure.lb.security_group import Access
-from ccm.providers.azure.machines import Machine, Machines, together
+from ccm.providers.azure.machines import Machines, together
 from ccm.providers.azure.shared_writes import SharedResource
 
 NO_FLOATING = f"{PREFIX}disable-load-balancer-floating-ip"
 NO_ADDRESS_RETRY = 2.0  # seconds
-Balancers = Mapping[bool, Json]
-"""The load balancers that are there, by whether they are the internal one."""
 
 
 class AzureLoadBalancers:
@@ -46,42 +56,43 @@ class AzureLoadBalancers:
         api: AzureApi,
         config: AzureConfig,
         instances: AzureInstances,
-        cluster: str,
-        restricts: bool = False,
+        context: ProviderContext,
     ) -> None:
-        self._api, self._config, self._cluster = api, config, cluster
-        self._instances = instances
-        scope = config.network_scope(config.load_balancer_resource_group)
-        name, empty = config.load_balancer_name or cluster, self._empty()
+        self._api, self._config, self._cluster = api, config, context.cluster_name
+        self._instances, self._read_namespace = instances, context.read_namespace
+        scope, empty = config.network_scope(config.load_balancer_resource_group), self._empty()
         self._list_path = scope.id(ids.NETWORK, "loadBalancers")
+        names = [item.name for item in config.balancers]
         self._resources = {
-            is_internal: SharedResource(
+            Place(name.lower(), is_internal): SharedResource(
                 api, "LoadBalancer", f"{self._list_path}/{name}{suffix}", empty, plan.is_used
             )
+            for name in names or [config.load_balancer_name or self._cluster]
             for is_internal, suffix in ((False, ""), (True, INTERNAL_SUFFIX))
         }
-        group = config.network_scope(config.security_group_resource_group)
-        path = group.id(ids.NETWORK, "networkSecurityGroups", config.security_group_name)
-        self._group = SharedResource(api, "SecurityGroup", path, None)
-        self._addresses = PublicAddresses(api, config, cluster, restricts)
-        self._shares = not restricts
-        self._members = Members(api, config)
+        self._placements = Placements()
+        self._spreading = asyncio.Lock()
+        self._nodes: Sequence[Node] = ()  # the last ones given
+        self._shares = not context.restricts_annotations
+        self._addresses = PublicAddresses(api, config, self._cluster, not self._shares)
+        self._members, self._admission = Members(api, config), Admission(api, config)
         self._balancers = SharedRead(self._read_balancers)
-        self._read_group = SharedRead(self._group.read)
 
     # The interface
 
     def name_for(self, service: Service) -> str:
         return service.default_balancer_name
 
+    def selector_labels(self, service: Service) -> Collection[str]:
+        """Those by which load balancers choose their nodes."""
+        return {part.key for item in self._config.balancers for part in item.node_selector or ()}
+
     async def get(self, service: Service) -> Balancer | None:
-        names, balancers = Names(self._cluster, service), await self._balancers()
-        frontends = [
-            frontend for found in balancers.values() for frontend in own_frontends(found, names)
-        ]
+        names, balancers = self._names(service), await self._balancers()
+        frontends = plan.frontends_in(balancers.values(), names)
         if not frontends:
             return None
-        addresses = await self._addresses_of(frontends, service)
+        addresses = await self._addresses.of(frontends, _group_of(service))
         return Balancer(names.base, tuple(Ingress(ip=address) for address in addresses))
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
@@ -90,39 +101,40 @@ class AzureLoadBalancers:
             return await self._ensure(request, nodes)
 
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
-        names, balancers = Names(self._cluster, service), await self._balancers()
-        own = {key: item for key, item in balancers.items() if own_frontends(item, names)}
-        if not own:
+        names, balancers = self._names(service), await self._balancers()
+        if not plan.frontends_in(balancers.values(), names):
             raise Refused(f"Service {service.key} has no load balancer")
         if service.annotations.get(NO_FLOATING) == "true":  # the security group names machines
             await self.ensure(service, nodes)
             return
-        seen, machines = self._members.writes, await self._machines(nodes, balancers)
-        wanted = backends(nodes, machines, self._config)
-        for is_internal in own:
-            await self._join(service, is_internal, balancers, wanted, machines, seen)
+        self._nodes = nodes
+        seen, machines = self._members.writes, await self._machines(names, nodes, balancers)
+        await self._join(names, balancers, nodes, machines, seen)
 
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
-        names, balancers = Names(self._cluster, service), await self._balancers()
+        names, balancers = self._names(service), await self._balancers()
         owner, group = Owner(self._cluster, service.key), _group_of(service)
         listed = await self._addresses.list(group)
-        frontends = [
-            frontend for found in balancers.values() for frontend in own_frontends(found, names)
-        ]
-        addresses = {*_addresses_in(frontends, listed)}
+        frontends = plan.frontends_in(balancers.values(), names)
+        addresses = {*ips_of(frontends, listed)}
         addresses |= {ip_of(item) for item in listed if owner.is_of(item)} - {""}
         if service.annotations.get(NO_FLOATING) == "true":
-            machines = await self._machines((), balancers)
-            addresses = joined_addresses(self._pools(balancers), machines.interfaces)
+            machines = await self._machines(names, (), balancers)
+            pools = self._pools(balancers, names)
+            addresses = joined_addresses(pools, machines.interfaces)
         with suppress(Refused):
             more = additional_ips(Annotations(service.annotations))
-            addresses |= {*more} - await self._of_others(balancers, names) if more else set()
-        await self._open(None, addresses, (), plan.ports_of_others(balancers, names, frontends), [])
-        for is_internal, balancer in balancers.items():
-            if own_frontends(balancer, names) or plan.has_parts(balancer, names):
-                await self._resources[is_internal].change(lambda item: plan.remove(item, names))
+            others = await self._addresses.of_others(balancers.values(), names) if more else set()
+            addresses |= {*more} - others
+        kept = plan.ports_of_others(balancers.values(), names, frontends)
+        await self._admission.open(None, addresses, (), kept, [])
+        left = await self._leave(names, balancers, balancers)
         await self._addresses.release(owner, group, (), listed)
+        self._placements.forget(names)
+        if self._config.balancers and self._nodes and len(left) < len(balancers):
+            machines = await self._machines(names, self._nodes, left)
+            await self._join(names, left, self._nodes, machines, self._members.writes)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         """By the names of frontends, which begin with the UID but for its last character."""
@@ -143,36 +155,36 @@ class AzureLoadBalancers:
     # What is done
 
     async def _ensure(self, request: BalancerRequest, nodes: Sequence[Node]) -> Balancer:
-        names, group = request.names, _group_of(request.service)
+        names, group, self._nodes = request.names, _group_of(request.service), nodes
         seen, balancers = self._members.writes, await self._balancers()
         reads: list[Any] = await together(
-            self._machines(nodes, balancers), self._addresses.list(group)
+            self._machines(names, nodes, balancers), self._addresses.list(group)
         )
         machines, listed = reads
-        before = [
-            frontend for found in balancers.values() for frontend in own_frontends(found, names)
-        ]
+        before = plan.frontends_in(balancers.values(), names)
         if more := additional_ips(request.annotations):
-            for ip in sorted({*more} & await self._of_others(balancers, names)):
+            others = await self._addresses.of_others(balancers.values(), names)
+            for ip in sorted({*more} & others):
                 raise Refused(f"{ip} is the address of another Service")
+        place = await self._place(request, balancers, listed)
         public = {
             family: await self._addresses.ensure(request, family, listed)
             for family in request.public
         }
-        planned = await self._plan(request, public, balancers.get(request.is_internal))
-        balancer = await self._write(planned, balancers.get(request.is_internal))
-        wanted = backends(nodes, machines, self._config)
-        now = {**balancers, request.is_internal: balancer}
-        await self._join(request.service, request.is_internal, now, wanted, machines, seen)
+        planned = await self._plan(request, public, place, balancers.get(place))
+        now = await self._write(planned, place, balancers)
+        balancer = now[place]
+        wanted = await self._join(names, now, nodes, machines, seen)
+        for name in sorted(name for name, machine in wanted.items() if machine is None):
+            request.warnings.append(f"the machine of node {name} is not known")
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
-        stale = {*_addresses_in(before, listed)} - {*addresses}
-        await self._admit(request, addresses, stale, wanted, machines, balancers, balancer)
-        other = balancers.get(not request.is_internal)
-        if other and (own_frontends(other, names) or plan.has_parts(other, names)):
-            resource = self._resources[not request.is_internal]
-            await resource.change(lambda item: plan.remove(item, names))
+        stale = {*ips_of(before, listed)} - {*addresses}
+        kept = plan.ports_of_others(now.values(), names, own_frontends(balancer, names))
+        machine_ips = joined_addresses(self._pools(balancers, names), machines.interfaces)
+        await self._admission.admit(request, addresses, stale, kept, wanted, machine_ips)
+        await self._leave(names, now, now.keys() - {place})
         used = [ids.id_of(item) for item in public.values()]
         await self._addresses.release(self._addresses.owner(request), group, used, listed)
         served = [*addresses, *additional_ips(request.annotations)]
@@ -180,8 +192,27 @@ class AzureLoadBalancers:
             names.base, tuple(Ingress(ip=item) for item in served), tuple(request.warnings)
         )
 
+    async def _place(
+        self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]
+    ) -> Place:
+        """The load balancer of a Service; raises `Refused` where none takes it."""
+        if not self._config.balancers:
+            return next(item for item in self._resources if item.is_internal == request.is_internal)
+        labels: Mapping[str, str] = {}
+        if any(item.service_namespace_selector for item in self._config.balancers):
+            if self._read_namespace is None:
+                raise Denied("serviceNamespaceSelector: labels of namespaces cannot be read here")
+            labels = await self._read_namespace(request.service.namespace)
+        named = (self._addresses.named(request, family, listed) for family in request.public)
+        public = {ids.key_of(record) for record in named if record}
+        return self._placements.choose(request, balancers, public, labels)
+
     async def _plan(
-        self, request: BalancerRequest, public: Mapping[str, Json], balancer: Json | None
+        self,
+        request: BalancerRequest,
+        public: Mapping[str, Json],
+        place: Place,
+        balancer: Json | None,
     ) -> BalancerPlan:
         current = {
             text(frontend.get("name")).lower() for frontend in plan.frontends_of(balancer or {})
@@ -189,8 +220,7 @@ class AzureLoadBalancers:
         wanted = {request.names.frontend(family).lower() for family in request.families}
         has_new = request.is_internal and not wanted <= current
         return BalancerPlan(
-            id=self._resources[request.is_internal].path,
-            cluster=self._cluster,
+            id=self._resources[place].path,
             request=request,
             public={family: ids.id_of(item) for family, item in public.items()},
             subnet=f"{self._config.vnet_id}/subnets/{request.subnet}",
@@ -198,135 +228,104 @@ class AzureLoadBalancers:
             shares=self._shares,
         )
 
-    async def _write(self, planned: BalancerPlan, current: Json | None) -> Json:
-        """The load balancer with the Service's parts; what is right is not written."""
+    async def _write(self, planned: BalancerPlan, place: Place, balancers: Balancers) -> Balancers:
+        """With the Service's parts in its load balancer, and in no other that has its address.
+
+        What is right is not written.
+        """
+        current, names = balancers.get(place), planned.request.names
         copy = deepcopy(current) if current else self._empty()
         planned.apply(copy)
+        others = [item for item in balancers if item != place]
+        others = [item for item in others if item.is_internal == place.is_internal]
+        for other in others:
+            if plan.is_shared(balancers[other], names):
+                raise Refused(f"its frontend on load balancer {other.name} is also others'")
+        balancers = await self._leave(names, balancers, others)
         has_failed = current and ids.properties_of(current).get("provisioningState") == "Failed"
         if current and copy == current and not has_failed:
-            return current
-        resource = self._resources[planned.request.is_internal]
-        return await resource.change(planned.apply, current) or {}
+            return balancers
+        written = await self._resources[place].change(planned.apply, current) or {}
+        return {**balancers, place: written}
+
+    async def _leave(
+        self, names: Names, balancers: Balancers, places: Collection[Place]
+    ) -> Balancers:
+        """The load balancers without the Service's parts in these places."""
+        left = dict(balancers)
+        for place in places:
+            balancer = balancers[place]
+            if own_frontends(balancer, names) or plan.has_parts(balancer, names):
+                changed = await self._resources[place].change(lambda item: plan.remove(item, names))
+                left[place] = changed or {}
+        return {place: item for place, item in left.items() if item}
 
     async def _join(
         self,
-        service: Service,
-        is_internal: bool,
+        names: Names,
         balancers: Balancers,
-        wanted: Mapping[str, Machine],
+        nodes: Sequence[Node],
+        machines: Machines,
+        seen: int,
+    ) -> Backends:
+        """`seen` are the writes of interfaces before `machines` were read.
+
+        Who leaves is in no rule before: afterwards no pool would show it. Several load balancers
+        share the machines: one at a time spreads them, by what is there now.
+        """
+        wanted = backends(nodes, machines, self._config)
+
+        def wrong(seen: Balancers) -> list[PoolMembers]:
+            listed = pool_members(names, seen, nodes, wanted, self._config)
+            return [item for item in listed if not self._members.are_right(item)]
+
+        if (found := wrong(balancers)) and self._config.balancers:
+            async with self._spreading:
+                balancers = await self._read_balancers()
+                await self._fill(wrong(balancers), balancers, wanted, machines, seen)
+        elif found:
+            await self._fill(found, balancers, wanted, machines, seen)
+        return wanted
+
+    async def _fill(
+        self,
+        wrong: Sequence[PoolMembers],
+        balancers: Balancers,
+        wanted: Backends,
         machines: Machines,
         seen: int,
     ) -> None:
-        """`seen` are the writes of interfaces before `machines` were read.
-
-        Who leaves is in no rule before: afterwards no pool would show it.
-        """
-        pools = objects(ids.properties_of(balancers[is_internal]).get(plan.POOLS))
-        for family in service.ip_families:
-            version, name = 6 if family == IPV6 else 4, pool_of(self._cluster, family)
-            pool = next(item for item in pools if ids.same(text(item.get("name")), name))
-            if self._members.are_right(pool, wanted, version):
-                continue
-            left = self._members.leaving(pool, wanted, version, machines.interfaces)
-            if left and plan.has_node_ports(balancers.values()):
-                await self._open(None, (), left, {}, [])
-            pool_id = f"{self._resources[is_internal].path}/{plan.POOLS}/{name}"
-            if self._config.has_ip_pools:
-                await self._members.join_by_address(pool_id, wanted, version)
-            else:
-                await self._members.join_by_interface(
-                    pool_id, wanted, version, machines.interfaces, seen
-                )
-
-    async def _admit(
-        self,
-        request: BalancerRequest,
-        addresses: Sequence[str],
-        stale: Collection[str],
-        wanted: Mapping[str, Machine],
-        machines: Machines,
-        balancers: Balancers,
-        balancer: Json,
-    ) -> None:
-        """Let clients reach the Service's addresses, or the machines' where none floats."""
-        if not request.is_floating:
-            stale = {*stale, *addresses}
-            addresses = sorted({ip for machine in wanted.values() for ip in machine.private})
-        addresses = [*addresses, *additional_ips(request.annotations)]
-        access = Access(request.sources, request.security_ports(), request.denies_others)
-        is_off = request.annotations.is_true("disable-load-balancer-nsg-rule")
-        seen = {**balancers, request.is_internal: balancer}
-        kept = plan.ports_of_others(seen, request.names, own_frontends(balancer, request.names))
-        machine_ips = joined_addresses(self._pools(balancers), machines.interfaces)
-        warnings = request.annotations.warnings
-        await self._open(None if is_off else access, addresses, stale, kept, warnings, machine_ips)
-
-    async def _open(
-        self,
-        access: Access | None,
-        addresses: Collection[str],
-        stale: Collection[str],
-        kept: Mapping[str, Collection[str]],
-        warnings: list[str],
-        machine_ips: Collection[str] = (),
-    ) -> None:
-        if not self._config.security_group_name:
-            return
-        group = await self._read_group()
-        if group is None:
-            name = self._config.security_group_name
-            warnings.append(f"security group {name} is missing: no client is let in")
-            return
-
-        def edit(item: Json) -> None:
-            security_group.apply(item, access, addresses, stale, kept, machine_ips)
-
-        copy = deepcopy(group)
-        edit(copy)
-        if copy != group:
-            await self._group.change(edit, group)
+        """Those pools first that machines leave: others may wait for them."""
+        interfaces = machines.interfaces
+        listed = [(self._members.leaving(item, interfaces), item) for item in wrong]
+        gone = {ip for left, _ in listed for ip in left}
+        gone -= {ip for machine in wanted.values() if machine for ip in machine.private}
+        if gone and plan.has_node_ports(balancers.values()):
+            await self._admission.open(None, (), gone, {}, [])
+        for _, members in sorted(listed, key=lambda pair: not pair[0]):
+            await self._members.join(members, interfaces, seen)
 
     # Reads
 
     async def _read_balancers(self) -> Balancers:
         listed = await self._api.list("ListLoadBalancers", self._list_path)
-        paths = {item.path.lower(): is_internal for is_internal, item in self._resources.items()}
+        paths = {item.path.lower(): place for place, item in self._resources.items()}
         return {paths[ids.key_of(item)]: item for item in listed if ids.key_of(item) in paths}
 
-    async def _machines(self, nodes: Sequence[Node], balancers: Balancers) -> Machines:
+    async def _machines(
+        self, names: Names, nodes: Sequence[Node], balancers: Balancers
+    ) -> Machines:
         """Those in the groups of Nodes, and of what is in the cluster's pools."""
-        groups = joined_groups(self._pools(balancers))
+        groups = joined_groups(self._pools(balancers, names))
         return await self._instances.read_all(nodes, groups)
 
-    def _pools(self, balancers: Balancers) -> list[Json]:
-        """The cluster's."""
-        names = {pool_of(self._cluster, family).lower() for family in (IPV4, IPV6)}
-        pools = (
-            pool
-            for balancer in balancers.values()
-            for pool in objects(ids.properties_of(balancer).get(plan.POOLS))
-        )
-        return [pool for pool in pools if text(pool.get("name")).lower() in names]
+    def _pools(self, balancers: Balancers, names: Names) -> list[Json]:
+        """The cluster's, and a Service's own."""
+        pools = [pool for balancer in balancers.values() for pool in plan.pools_of(balancer)]
+        return [item for item in pools if names.is_managed_pool(text(item.get("name")))]
 
-    async def _addresses_of(self, frontends: Sequence[Json], service: Service) -> list[str]:
-        is_public = any("publicIPAddress" in ids.properties_of(frontend) for frontend in frontends)
-        listed = await self._addresses.list(_group_of(service)) if is_public else ()
-        return _addresses_in(frontends, listed)
-
-    async def _of_others(self, balancers: Balancers, names: Names) -> set[str]:
-        """The addresses of all frontends that are not this Service's."""
-        frontends = [
-            frontend
-            for balancer in balancers.values()
-            for frontend in plan.frontends_of(balancer)
-            if frontend not in own_frontends(balancer, names)
-        ]
-        public = [
-            ids.key_of(ids.properties_of(frontend).get("publicIPAddress")) for frontend in frontends
-        ]
-        groups = sorted({scope.group for item in public if (scope := ids.scope_of(item))})
-        listed = [item for group in groups for item in await self._addresses.list(group)]
-        return {*_addresses_in(frontends, listed)}
+    def _names(self, service: Service) -> Names:
+        return Names(self._cluster, service, several=bool(self._config.balancers))
 
     def _empty(self) -> Json:
         tags = self._config.resource_tags
@@ -341,17 +340,6 @@ class AzureLoadBalancers:
 def _group_of(service: Service) -> str:
     """The resource group of its public addresses; empty for the cluster's."""
     return text(service.annotations.get(f"{PREFIX}load-balancer-resource-group")).strip()
-
-
-def _addresses_in(frontends: Sequence[Json], listed: Sequence[Json]) -> list[str]:
-    """The addresses of frontends, public ones by a list of those."""
-    public = {ids.key_of(item): ip_of(item) for item in listed}
-    found = list[str]()
-    for frontend in frontends:
-        properties = ids.properties_of(frontend)
-        address = public.get(ids.key_of(properties.get("publicIPAddress")))
-        found.append(address or text(properties.get("privateIPAddress")))
-    return [item for item in found if item]
 
 
 def _address_of(planned: BalancerPlan, balancer: Json, family: str, public: Json | None) -> str:

@@ -1,8 +1,9 @@
 """The machines behind a load balancer: by their interface, or by their address."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 from ccm.cloud.machines import verify_complete
@@ -11,6 +12,9 @@ from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.azure import ids
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.lb.names import IPV6, Names
+from ccm.providers.azure.lb.placement import Balancers, spread
+from ccm.providers.azure.lb.plan import own_frontends, pools_of
 from ccm.providers.azure.machines import Machine, Machines
 from ccm.providers.azure.shared_writes import SharedResource
 
@@ -19,15 +23,63 @@ MEMBERS = "loadBalancerBackendAddressPools"  # of an IP configuration
 ADDRESSES = "loadBalancerBackendAddresses"  # of a pool
 
 
-def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> dict[str, Machine]:
-    """The machines of Nodes, by name; those of the control plane only if configured so."""
-    found = dict[str, Machine]()
+Backends = Mapping[str, Machine | None]
+"""Machines by the names of their Nodes; None is not known: whether it is there stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMembers:
+    """A pool as it was read, and who has to be in it, by addresses of this version."""
+
+    pool: Json
+    wanted: Backends
+    version: int
+
+
+def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> Backends:
+    """Those of Nodes; those of the control plane only if configured so."""
+    found = dict[str, Machine | None]()
     for node in nodes:
         is_left_out = any(label in node.labels for label in CONTROL_PLANE)
-        machine = machines.by_id.get(ids.machine_of(node.provider_id))
-        if machine and not (is_left_out and config.exclude_master_from_standard_lb):
+        machine_id = ids.machine_of(node.provider_id)
+        machine = machines.by_id.get(machine_id)
+        if (machine or machines.why_unread(machine_id)) and not (
+            is_left_out and config.exclude_master_from_standard_lb
+        ):
             found[node.name] = machine
     return found
+
+
+def _joined_nodes(pools: Iterable[Json], wanted: Backends) -> set[str]:
+    """The Nodes whose machines are in these pools by address."""
+    owners = {ip: name for name, machine in wanted.items() if machine for ip in machine.private}
+    return {owners[ip] for pool in pools for ip in _entries(pool).values() if ip in owners}
+
+
+def pool_members(
+    names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
+) -> Iterator[PoolMembers]:
+    """Who has to be in pools of the Service, and with several load balancers in the cluster's."""
+    joined = {place.name: set[str]() for place in balancers}
+    for place, balancer in balancers.items():
+        common = [item for item in pools_of(balancer) if _name(item) in names.pools]
+        joined[place.name] |= _joined_nodes(common, wanted)
+    vm_sets = {name: machine.vm_set for name, machine in wanted.items() if machine}
+    known = [node for node in nodes if node.name in vm_sets]
+    shares = spread(config.balancers, joined, known, vm_sets)
+    own = {names.pool(family).lower(): family for family in names.service.ip_families}
+    for place, balancer in balancers.items():
+        is_own = bool(own_frontends(balancer, names))
+        some = {
+            name: machine
+            for name, machine in wanted.items()
+            if machine is None or name in shares[place.name]
+        }
+        for pool in pools_of(balancer):
+            if config.balancers and (family := names.pools.get(_name(pool))):
+                yield PoolMembers(pool, some, 6 if family == IPV6 else 4)
+            elif is_own and (family := own.get(_name(pool))):
+                yield PoolMembers(pool, wanted, 6 if family == IPV6 else 4)
 
 
 def joined_groups(pools: Iterable[Json]) -> set[str]:
@@ -44,7 +96,7 @@ def joined_addresses(pools: Sequence[Json], interfaces: Iterable[Json]) -> set[s
 
 
 class Members:
-    """Joins machines to pools; one at a time works on one load balancer's."""
+    """Joins machines to pools; one at a time works on interfaces."""
 
     def __init__(self, api: AzureApi, config: AzureConfig) -> None:
         self._api, self._config = api, config
@@ -52,28 +104,32 @@ class Members:
         self.writes = 0  # of interfaces
         self._written: dict[str, tuple[int, Json]] = {}  # by ID: which write, and its answer
 
-    def are_right(self, pool: Json, wanted: Mapping[str, Machine], version: int) -> bool:
+    def are_right(self, members: PoolMembers) -> bool:
         """Whether these machines are behind a pool, and no others."""
         if self._config.has_ip_pools:
-            return _entries(pool) == _entries_of(wanted, version)
-        return _joined(pool) == set(_configurations(wanted.values(), version))
+            return _entries(members.pool) == _entries_of(members, members.pool)
+        return _joined(members.pool) == set(_configurations(members))
 
-    def leaving(
-        self, pool: Json, wanted: Mapping[str, Machine], version: int, interfaces: Iterable[Json]
-    ) -> set[str]:
+    def leaving(self, members: PoolMembers, interfaces: Iterable[Json]) -> set[str]:
         """The addresses of machines behind a pool that are not wanted there."""
         if self._config.has_ip_pools:
-            return {*_entries(pool).values()} - {*_entries_of(wanted, version).values(), ""}
-        keys = _joined(pool) - {*_configurations(wanted.values(), version)}
+            kept = _entries_of(members, members.pool)
+            return {*_entries(members.pool).values()} - {*kept.values(), ""}
+        keys = _joined(members.pool) - {*_configurations(members)}
         return _addresses_of(keys, interfaces) - {""}
 
-    async def join_by_address(
-        self, pool_id: str, wanted: Mapping[str, Machine], version: int
-    ) -> None:
+    async def join(self, members: PoolMembers, interfaces: Sequence[Json], seen: int) -> None:
+        """`seen` are the writes of interfaces before they were read."""
+        if self._config.has_ip_pools:
+            await self._join_by_address(members)
+        else:
+            await self._join_by_interface(members, interfaces, seen)
+
+    async def _join_by_address(self, members: PoolMembers) -> None:
         """One write of the pool."""
-        entries = _entries_of(wanted, version)
 
         def edit(pool: Json) -> None:
+            entries = _entries_of(members, pool)
             current = {
                 text(record.get("name")).lower(): record
                 for record in objects(ids.properties_of(pool).get(ADDRESSES))
@@ -87,23 +143,18 @@ class Members:
             if _entries(pool) != entries:
                 pool["properties"] = properties
 
+        pool_id = ids.id_of(members.pool)
         await SharedResource(self._api, "BackendPool", pool_id, None).change(edit)
 
-    async def join_by_interface(
-        self,
-        pool_id: str,
-        wanted: Mapping[str, Machine],
-        version: int,
-        interfaces: Sequence[Json],
-        seen: int,
+    async def _join_by_interface(
+        self, members: PoolMembers, interfaces: Sequence[Json], seen: int
     ) -> None:
         """A write of each interface that has to join or to leave; one failure stops no other.
 
         What another Service has written since `seen` counts as it was answered: it is newer.
         """
-        configurations = _configurations(wanted.values(), version)
-        sets = [item for item in wanted.values() if "/virtualmachinescalesets/" in item.key]
-        if sets:
+        configurations, pool_id = _configurations(members), ids.id_of(members.pool)
+        if any(item.is_of_uniform_set for item in members.wanted.values() if item):
             raise Refused(
                 "machines of uniform scale sets join by address only: set "
                 "loadBalancerBackendPoolConfigurationType to nodeIP"
@@ -145,15 +196,15 @@ def _changed(interface: Json, pool_id: str, wanted: Collection[str]) -> Json | N
     return changed if is_other else None
 
 
-def _configurations(machines: Iterable[Machine], version: int) -> list[str]:
-    """The IDs of the IP configurations with an address of this version, one a machine."""
+def _configurations(members: PoolMembers) -> list[str]:
+    """The IDs of the IP configurations that have to be in the pool, one a machine."""
     found = list[str]()
-    for machine in machines:
+    for machine in filter(None, members.wanted.values()):
         listed = objects(ids.properties_of(machine.interface).get("ipConfigurations"))
         listed.sort(key=lambda item: ids.properties_of(item).get("primary") is not True)
         for configuration in listed:
             ip = text(ids.properties_of(configuration).get("privateIPAddress"))
-            if ip and ip_address(ip).version == version:
+            if ip and ip_address(ip).version == members.version:
                 found.append(ids.key_of(configuration))
                 break
     return found
@@ -176,18 +227,24 @@ def _addresses_of(keys: Collection[str], interfaces: Iterable[Json]) -> set[str]
     }
 
 
-def _entries_of(wanted: Mapping[str, Machine], version: int) -> dict[str, str]:
-    return {
-        name.lower(): ip
-        for name, machine in wanted.items()
-        for ip in machine.private
-        if ip_address(ip).version == version
-    }
+def _entries_of(members: PoolMembers, pool: Json) -> dict[str, str]:
+    """What has to be in the pool, of which some is there."""
+    unknown = {name.lower() for name, machine in members.wanted.items() if machine is None}
+    found = {name: ip for name, ip in _entries(pool).items() if name in unknown}
+    for name, machine in members.wanted.items():
+        for ip in machine.private if machine else ():
+            if ip_address(ip).version == members.version:
+                found[name.lower()] = ip
+    return found
 
 
 def _entries(pool: Json) -> dict[str, str]:
     listed = objects(ids.properties_of(pool).get(ADDRESSES))
     return {text(item.get("name")).lower(): _ip(item) for item in listed}
+
+
+def _name(pool: Json) -> str:
+    return text(pool.get("name")).lower()
 
 
 def _ip(entry: Json) -> str:

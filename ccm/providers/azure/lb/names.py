@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from ccm.model.service import Service
 
-INTERNAL_SUFFIX = "-internal"
 IPV4, IPV6 = "IPv4", "IPv6"
 MOST_NAME = 80 - len("-IPv6")  # characters
 BASE = re.compile(r"a[0-9a-f]{31}", re.IGNORECASE)
@@ -19,11 +18,15 @@ DNS_TAGS = "k8s-azure-dns-label-service", "kubernetes-dns-label-service"
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Of one Service of the cluster of this name; `subnet` as its annotation says."""
+    """Of one Service of the cluster of this name; `subnet` as its annotation says.
+
+    Where there are `several` load balancers, each has some of the machines in the cluster's pool.
+    """
 
     cluster: str
     service: Service
     subnet: str = ""
+    several: bool = False
 
     @property
     def base(self) -> str:
@@ -57,6 +60,28 @@ class Names:
         """Of a public address, made of a prefix or not."""
         name = "-".join(filter(None, (self.cluster, self.base, prefix)))
         return self._of_family(name[:MOST_NAME], family)
+
+    def pool(self, family: str) -> str:
+        """Of its machines: where only those with an endpoint take traffic, one of its own."""
+        if self.several and self.service.is_local_only:
+            return self._own_pool(family)
+        return pool_of(self.cluster, family)
+
+    @property
+    def pools(self) -> dict[str, str]:
+        """The family of each pool that the cluster may have, by its name in lower case."""
+        return {pool_of(self.cluster, family).lower(): family for family in (IPV4, IPV6)}
+
+    def is_managed_pool(self, name: str) -> bool:
+        return name.lower() in self.pools or self.owns_pool(name)
+
+    def owns_pool(self, name: str) -> bool:
+        """Whether a pool of this name is, or was, the Service's own."""
+        return self.several and name.lower() in map(self._own_pool, (IPV4, IPV6))
+
+    def _own_pool(self, family: str) -> str:
+        name = self.service.key.replace("/", "-").lower()
+        return f"{name}-ipv6" if family == IPV6 else name
 
     def _of_family(self, name: str, family: str) -> str:
         return f"{name}-IPv6" if self.is_dual and family == IPV6 else name

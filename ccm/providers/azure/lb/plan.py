@@ -4,13 +4,14 @@ Nothing in here acts: each function changes a resource in place, before it is wr
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.errors import NoRoom, Refused
 from ccm.model.objects import Json, objects, text
 from ccm.providers.azure.ids import id_of, key_of, name_of, properties_of
-from ccm.providers.azure.lb.names import BASE, IPV6, SHARED_PROBE, Names, pool_of
+from ccm.providers.azure.lb.names import BASE, IPV6, SHARED_PROBE, Names
 from ccm.providers.azure.lb.request import BalancerRequest
 
 FRONTENDS, RULES, PROBES = "frontendIPConfigurations", "loadBalancingRules", "probes"
@@ -41,7 +42,6 @@ class BalancerPlan:
     """
 
     id: str
-    cluster: str
     request: BalancerRequest
     public: Mapping[str, str] = field(default_factory=dict)
     subnet: str = ""
@@ -66,12 +66,12 @@ class BalancerPlan:
             else:
                 frontends.append(frontend)
                 frontend_id = f"{self.id}/{FRONTENDS}/{frontend['name']}"
-            pool = f"{self.id}/{POOLS}/{pool_of(self.cluster, family)}"
+            pool = f"{self.id}/{POOLS}/{names.pool(family)}"
             rules += self.request.rules(family, frontend_id, pool, f"{self.id}/{PROBES}")
             probes += [probe for probe in self.request.probes(family) if probe not in probes]
-        pools = [{"name": pool_of(self.cluster, item)} for item in self.request.families]
-        properties[POOLS] = merged(objects(properties.get(POOLS)), pools, lambda _: False)
+        pools = [{"name": names.pool(item)} for item in self.request.families]
         properties[RULES] = merged(objects(properties.get(RULES)), rules, names.is_own)
+        _replace_pools(properties, names, pools)
         most = self.request.config.maximum_load_balancer_rule_count
         if len(properties[RULES]) > most:
             raise NoRoom(f"load balancer {name_of(self.id)} would have more than {most} rules")
@@ -116,8 +116,23 @@ def remove(balancer: Json, names: Names) -> None:
         if names.is_own(text(rule.get("name")))
     }
     properties[RULES] = merged(rules, [], names.is_own)
+    _replace_pools(properties, names, [])
     _replace(properties, names, [], [], used)
     balancer["properties"] = properties
+
+
+def _replace_pools(properties: Json, names: Names, pools: Sequence[Json]) -> None:
+    """Add these pools; the Service's own goes once no rule needs it."""
+    used = {
+        key_of(properties_of(record).get("backendAddressPool"))
+        for kind in REFERRING
+        for record in objects(properties.get(kind))
+    }
+    current = objects(properties.get(POOLS))
+    kept = [text(item.get("name")) for item in current if key_of(item) in used]
+    properties[POOLS] = merged(
+        current, pools, lambda name: names.owns_pool(name) and name not in kept
+    )
 
 
 def _replace(
@@ -200,9 +215,26 @@ def own_frontends(balancer: Json, names: Names) -> list[Json]:
     ]
 
 
+def frontends_in(balancers: Iterable[Json], names: Names) -> list[Json]:
+    """The same in all of these load balancers."""
+    return [frontend for balancer in balancers for frontend in own_frontends(balancer, names)]
+
+
 def frontends_of(balancer: Json) -> list[Json]:
     """All that there are."""
     return objects(properties_of(balancer).get(FRONTENDS))
+
+
+def pools_of(balancer: Json) -> list[Json]:
+    """All that there are."""
+    return objects(properties_of(balancer).get(POOLS))
+
+
+def is_shared(balancer: Json, names: Names) -> bool:
+    """Whether others use a frontend of the Service's, so that it has to stay."""
+    left = deepcopy(balancer)
+    remove(left, names)
+    return any(names.is_own(text(item.get("name"))) for item in frontends_of(left))
 
 
 def is_used(balancer: Json) -> bool:
@@ -211,10 +243,12 @@ def is_used(balancer: Json) -> bool:
 
 
 def has_parts(balancer: Json, names: Names) -> bool:
-    """Whether the Service has rules or probes in it."""
-    parts = (*objects(properties_of(balancer).get(RULES)),)
-    parts += (*objects(properties_of(balancer).get(PROBES)),)
-    return any(names.is_own(text(item.get("name"))) for item in parts)
+    """Whether the Service has rules or probes in it, or a pool of its own."""
+    properties = properties_of(balancer)
+    parts = [*objects(properties.get(RULES)), *objects(properties.get(PROBES))]
+    return any(names.is_own(text(item.get("name"))) for item in parts) or any(
+        names.owns_pool(text(item.get("name"))) for item in pools_of(balancer)
+    )
 
 
 def has_node_ports(balancers: Iterable[Json]) -> bool:
@@ -227,14 +261,14 @@ def has_node_ports(balancers: Iterable[Json]) -> bool:
 
 
 def ports_of_others(
-    balancers: Mapping[bool, Json], names: Names, frontends: Sequence[Json]
+    balancers: Iterable[Json], names: Names, frontends: Sequence[Json]
 ) -> dict[str, set[str]]:
     """Ports by protocol that other Services have on the same addresses.
 
     Those are of the same frontends, or of machines, where an address does not float.
     """
     keys, found = {key_of(frontend) for frontend in frontends}, dict[str, set[str]]()
-    for balancer in balancers.values():
+    for balancer in balancers:
         for rule in objects(properties_of(balancer).get(RULES)):
             properties = properties_of(rule)
             is_shared = key_of(properties.get("frontendIPConfiguration")) in keys

@@ -18,7 +18,7 @@ from ccm.model.cloud import Network, read_network
 from ccm.model.objects import Json, text
 from ccm.model.service import SOURCE_RANGES, Service, ServicePort
 from ccm.providers.azure.config import SHARED, AzureConfig
-from ccm.providers.azure.lb.annotations import INTERNAL, PREFIX, Annotations
+from ccm.providers.azure.lb.annotations import CONFIGURATIONS, INTERNAL, PREFIX, Annotations
 from ccm.providers.azure.lb.names import IPV4, IPV6, SHARED_PROBE, Names
 
 INTERNET = "Internet"  # the service tag of all addresses outside
@@ -65,6 +65,11 @@ class BalancerRequest:
     @property
     def is_floating(self) -> bool:
         return not self.annotations.is_true("disable-load-balancer-floating-ip")
+
+    @property
+    def has_fixed_address(self) -> bool:
+        """Whether the Service names its address, which has its load balancer."""
+        return bool(self.fixed) or any(item.name for item in self.public.values())
 
     @property
     def warnings(self) -> list[str]:
@@ -234,12 +239,15 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
         raise Refused("SCTP needs an internal load balancer")
     if is_internal and not (config.vnet_name and (subnet or config.subnet_name)):
         raise Refused("an internal load balancer needs vnetName and subnetName in azure.json")
+    if annotations.text(CONFIGURATIONS) and not config.balancers:
+        why = "azure.json has one load balancer"
+        annotations.warnings.append(f"annotation {PREFIX}{CONFIGURATIONS} has no effect: {why}")
     sources, denies_others = _sources(service, annotations, is_internal)
     families = service.ip_families
     public = {item: _public(annotations, item, is_dual=len(families) > 1) for item in families}
     request = BalancerRequest(
         service=service,
-        names=Names(cluster, service, subnet),
+        names=Names(cluster, service, subnet, bool(config.balancers)),
         annotations=annotations,
         config=config,
         is_internal=is_internal,

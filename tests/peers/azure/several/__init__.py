@@ -1,0 +1,1 @@
+"""Several load balancers: what the comparison on Azure has of its own."""

@@ -1,0 +1,101 @@
+"""Machines of many resource groups, some of which cannot be read: rows AZ74 to AZ76."""
+
+import pytest
+
+from ccm.cloud.gate import invoke
+from ccm.cloud.testkit.harness import node as node_named
+from ccm.errors import CloudError
+from ccm.model.cloud import Instance
+from ccm.model.objects import Node
+from tests.labs.azure.lab import OTHER_GROUP, SUBSCRIPTION, Lab
+from tests.providers.azure.conftest import Started, host
+from tests.providers.azure.test_azure_balancers import members, web
+from tests.providers.azure.test_azure_routes import create, listed
+
+MANY = 12
+OF_SUBSCRIPTION = "GET /subscriptions/[^/]+/providers/Microsoft.Network/networkInterfaces"
+BY_ADDRESS = {"loadBalancerBackendPoolConfigurationType": "nodeIP"}
+
+
+@pytest.fixture
+def nodes(lab: Lab) -> list[Node]:
+    """One in the cluster's group, and one in each of twelve others."""
+    found = [host(lab.add_machine("near"))]
+    for number in range(MANY):
+        group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/g-{number:02}"
+        lab.call("PUT", f"{group}?api-version=2024-11-01", {"location": "westeurope"})
+        found.append(host(lab.add_machine(f"far-{number:02}", f"g-{number:02}")))
+    lab.forget_calls()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["nodeIPConfiguration", "nodeIP"])
+async def test_machines_of_many_groups_are_found_and_joined(
+    lab: Lab, nodes: list[Node], kind: str
+) -> None:
+    """AZ74: by the subscription's lists, in as many calls as for one group."""
+    cloud = await Started(lab.config(loadBalancerBackendPoolConfigurationType=kind)).start()
+    answers = await cloud.describe(*nodes)
+    assert all(isinstance(answer, Instance) for answer in answers.values()), answers
+    assert len([one for one in lab.calls() if "/providers/" in one["path"]]) == 3
+    await cloud.ensure(web(), *nodes)
+    assert members(lab) == {one.name for one in nodes}
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.update_nodes, web(), nodes[:-1])
+    assert members(lab) == {one.name for one in nodes[:-1]}
+
+
+async def test_without_the_right_to_the_subscription_no_machine_leaves(
+    lab: Lab, nodes: list[Node]
+) -> None:
+    """AZ75: ten further groups are read; Nodes of the others say what is missing."""
+    cloud = await Started(lab.config(**BY_ADDRESS)).start()
+    await cloud.ensure(web(), *nodes)
+    lab.fail(OF_SUBSCRIPTION, 1_000, status=403, code="AuthorizationFailed", message="no")
+    answers = await cloud.describe(*nodes)
+    unknown = [name for name, one in answers.items() if not isinstance(one, Instance)]
+    assert len(unknown) == 2
+    assert "ListInterfaces: 403 AuthorizationFailed" in await _why(cloud, unknown[0], nodes)
+    made = await cloud.ensure(web(), *nodes)
+    assert members(lab) == {one.name for one in nodes}
+    assert made.warnings == tuple(
+        f"the machine of node {name} is not known" for name in sorted(unknown)
+    )
+    gone = [one for one in nodes if one.name != unknown[0]]
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.update_nodes, web(), gone)
+    assert members(lab) == {one.name for one in gone}
+
+
+async def _why(cloud: Started, name: str, nodes: list[Node]) -> str:
+    return str((await cloud.describe(*nodes))[name])
+
+
+async def test_a_route_to_a_machine_that_is_not_known_is_no_blackhole(lab: Lab) -> None:
+    """AZ76: also while another Node's route has to be explained."""
+    cloud = await Started(lab.config()).start()
+    near, far = host(lab.add_machine("near")), host(lab.add_machine("far", OTHER_GROUP))
+    await create(cloud, near, far)
+    lab.fail(f"GET .*resourceGroups/{OTHER_GROUP}/.*", 100, status=403, code="AuthorizationFailed")
+    assert await listed(cloud, near, far) == {
+        "near____102440024": ("near", False),
+        "far____102441024": ("far", False),
+    }
+
+
+@pytest.mark.parametrize("kind", ["nodeIPConfiguration", "nodeIP"])
+async def test_a_group_that_is_not_there_stops_no_service(lab: Lab, kind: str) -> None:
+    """AZ76: whoever registers a Node may name one, or one that may not be read."""
+    cloud = await Started(lab.config(loadBalancerBackendPoolConfigurationType=kind)).start()
+    near, far = host(lab.add_machine("near")), host(lab.add_machine("far", OTHER_GROUP))
+    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/never/providers"
+    bad = node_named("bad", f"azure://{group}/Microsoft.Compute/virtualMachines/x")
+    await cloud.ensure(web(), near, far, bad)
+    assert members(lab) == {"near", "far"}
+    lab.fail(f"GET .*resourceGroups/{OTHER_GROUP}/.*", 100, status=403, code="AuthorizationFailed")
+    await cloud.ensure(web(), near, far, bad)
+    assert members(lab) == {"near", "far"}
+    lab.heal()
+    lab.fail(f"GET .*resourceGroups/{OTHER_GROUP}/.*", 100, status=500, code="InternalServerError")
+    with pytest.raises(CloudError):
+        await cloud.ensure(web(), near, far, bad)
