@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httptools
 
-from ccm.redaction import register_secrets
+from ccm.redaction import forgotten_secrets, register_secrets
 from ccm.tls import Connector, Server, SocketFactory, TlsProtocol
 
 log = logging.getLogger(__name__)
@@ -336,7 +336,8 @@ class HttpClient:
         lines = [first, f"Host: {self._authority}", *self._proxy_headers]
         if body or method != "GET":
             lines.append(f"Content-Length: {len(body)}")
-        return _joined(lines) + _rendered(tuple(headers)) + b"\r\n" + body
+        rendered = _rendered(tuple(headers), forgotten_secrets())
+        return _joined(lines) + rendered + b"\r\n" + body
 
     async def _idle_or_new(self) -> tuple[HttpConnection, bool]:
         """A connection, and whether it was used before.
@@ -408,10 +409,11 @@ class HttpClient:
 
 
 @lru_cache(maxsize=64)
-def _rendered(headers: tuple[tuple[str, str], ...]) -> bytes:
+def _rendered(headers: tuple[tuple[str, str], ...], forgotten: int) -> bytes:
     """Headers as they are sent; most requests have those of the one before.
 
-    A credential among them, with its scheme or without, is registered before it leaves.
+    A credential among them, with its scheme or without, is registered before it leaves; again once
+    another one was `forgotten`, as it may be the next.
     """
     for name, value in headers:
         if _IS_CREDENTIAL.search(name):

@@ -8,6 +8,7 @@ import base64
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from threading import Lock
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -22,7 +23,7 @@ REDACTED = "[redacted]"
 
 MIN_SECRET = 4  # characters; a shorter value would hide parts of ordinary words
 _BREAK = re.compile(r" *[\r\n][\r\n\t ]*")
-SECRETS_KEPT = 128  # values; beyond that the one registered first, long expired, is forgotten
+SECRETS_KEPT = 128  # values; beyond that the one that was registered longest ago is forgotten
 MIN_SECRET_LINE = 16  # characters of a line of a secret that has several, such as a key
 MOST_NESTED = 8  # times that a text is searched for what looks like a secret
 LOOK_AROUND = 2048  # characters of what is left out that are searched for secrets as well
@@ -76,16 +77,26 @@ class KnownSecrets:
     def __init__(self) -> None:
         self._forms: dict[str, frozenset[str]] = {}  # by value
         self._longest_first: tuple[str, ...] = ()  # replaced as a whole: threads may read it
+        self._lock = Lock()
+        self.forgotten = 0  # values, so far
 
     def add(self, *values: str) -> None:
-        """From now on no text shows these values; what is too short to be a secret is left out."""
-        new = {line for value in values for line in _lines(value)} - self._forms.keys()
-        if not new:
-            return
-        known = {**self._forms, **{value: frozenset(_forms(value)) for value in new}}
-        self._forms = dict(list(known.items())[-SECRETS_KEPT:])
-        forms = frozenset().union(*self._forms.values())
-        self._longest_first = tuple(sorted(forms, key=len, reverse=True))
+        """From now on no text shows these values; what is too short to be a secret is left out.
+
+        A server that gives another token each time makes no value forgotten that is still in use,
+        as long as that is registered again now and then.
+        """
+        lines = {line for value in values for line in _lines(value)}
+        with self._lock:
+            again = {line: self._forms.pop(line) for line in lines & self._forms.keys()}
+            new = {line: frozenset(_forms(line)) for line in lines - again.keys()}
+            self._forms |= again | new
+            if not new:
+                return
+            self.forgotten += max(len(self._forms) - SECRETS_KEPT, 0)
+            self._forms = dict(list(self._forms.items())[-SECRETS_KEPT:])
+            forms = frozenset().union(*self._forms.values())
+            self._longest_first = tuple(sorted(forms, key=len, reverse=True))
 
     def redact(self, text: str) -> str:
         """The text without them."""
@@ -115,6 +126,11 @@ SECRETS = KnownSecrets()
 def register_secrets(*values: str) -> None:
     """Call it for each credential, also a renewed one, before it is first used."""
     SECRETS.add(*values)
+
+
+def forgotten_secrets() -> int:
+    """How many were forgotten; who still uses one registers it again when this has changed."""
+    return SECRETS.forgotten
 
 
 def register_hidden(record: Any) -> None:

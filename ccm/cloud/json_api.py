@@ -22,6 +22,7 @@ import orjson
 from cryptography import x509
 
 from ccm import __version__
+from ccm.background import start_task
 from ccm.cloud.credentials import Credentials
 from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import MAX_PAGES, NOT_UNDERSTOOD
@@ -42,6 +43,7 @@ from ccm.tls import Server
 
 log = logging.getLogger(__name__)
 
+MAX_SERVERS = 32  # to which there are connections
 OF_THE_WAY = (407, 408)  # what a proxy says, and too slow a connection: no refusal of the cloud's
 JSON = "application/json"
 
@@ -109,6 +111,7 @@ class JsonApi:
         self._usual = {"User-Agent": f"ccm-supervisor/{__version__} {caller}", "Accept": JSON}
         self._servers = {server.url: server for server in servers}
         self._clients: dict[Server, ReloadingClient] = {}
+        self._closing = set[asyncio.Task[None]]()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -230,10 +233,17 @@ class JsonApi:
         return self.connections(self._servers[url or next(iter(self._servers))])
 
     def connections(self, server: Server) -> HttpClient:
-        """The connections to a server with this trust, as its files are now."""
-        reloading = self._clients.get(server) or ReloadingClient(server, self._idle_timeout)
+        """The connections to a server with this trust, as its files are now.
+
+        Of servers that an answer names there may be another each time: to those that were not used
+        for the longest they are closed.
+        """
+        reloading = self._clients.pop(server, None) or ReloadingClient(server, self._idle_timeout)
         client = reloading.current()
         self._clients[server] = reloading
+        if len(self._clients) > MAX_SERVERS:
+            oldest = next(iter(self._clients))
+            self._closing.add(start_task(self._clients.pop(oldest).close(), self._closing.discard))
         return client
 
     def authorization(self, credentials: Any) -> Mapping[str, str]:

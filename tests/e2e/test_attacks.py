@@ -30,12 +30,14 @@ from tests.support.attackers import (
     Attack,
     Site,
     calm,
+    changing_address,
     large_config_map,
     large_node,
     large_services,
     names_left,
     new_leader,
     no_worker_died,
+    packed_bodies,
     refused_texts,
     silent_connections,
 )
@@ -140,6 +142,8 @@ def row(what: str, block: str, waits: list[Wait]) -> dict[str, float | str]:
             id="refused texts",
         ),
         pytest.param({"calm": calm, "attack": silent_connections}, id="silence"),
+        pytest.param({"calm": calm, "attack": packed_bodies}, id="packed bodies"),
+        pytest.param({"calm": calm, "attack": changing_address}, id="changing address"),
         pytest.param(
             {"calm": calm, "same load": large_config_map, "attack": large_node}, id="large node"
         ),

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from ccm.cloud import json_api
 from ccm.cloud.json_api import JsonApi, Request
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
@@ -142,6 +143,19 @@ async def test_a_redirection_to_another_host_is_not_followed(cloud: Cloud, name:
     with pytest.raises(CloudError, match="302"):
         await cloud.ask(api, moved, answer(200, SUCCESS))
     assert len(cloud.server.requests) == 1
+    await api.close()
+
+
+async def test_a_catalogue_of_other_servers_each_time_takes_no_memory(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_api, "MAX_SERVERS", 3)
+    api = openstack(cloud.url, str(cloud.ca_file))
+    for number in range(10):
+        url = f"{cloud.url}/v2.{number}"
+        cloud.server.responses = [[answer(200, b"{}"), CLOSE]]
+        await api.attempt(Request("GetThing", "compute", "GET", "/x", url=url))
+    assert len(api._clients) == 3
     await api.close()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import resource
 import socket
+import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -16,6 +17,7 @@ from ccm.sandbox.workload import SERVICE
 from tests.support.deadlines import PATIENCE, timeout
 from tests.support.environment import NODES
 from tests.support.kube.cluster import NAMESPACES
+from tests.support.pki import trusting_anybody
 from tests.support.running import IS_LONG, Json, Supervisor, in_background, until, until_none
 
 TENANT = "hostile"  # a namespace
@@ -162,6 +164,49 @@ async def large_node(site: Site) -> AsyncIterator[None]:
 
     async with updated(site.api, f"{NODES}/{KUBELET}/status", images):
         yield
+
+
+@asynccontextmanager
+async def changing_address(site: Site) -> AsyncIterator[None]:
+    """A kubelet gives its own Node another address ten times a second."""
+
+    async def change() -> None:
+        for turn in count():
+            address = {"type": "InternalIP", "address": f"10.9.{turn // 250 % 250}.{turn % 250}"}
+            body = {"status": {"addresses": [address]}}
+            path = f"{NODES}/{KUBELET}/status"
+            await asyncio.gather(site.api.patch(path, MERGE_PATCH, body), asyncio.sleep(0.1))
+
+    async with in_background(change()) as changing:
+        yield
+        assert not changing.done(), changing
+
+
+@asynccontextmanager
+async def packed_bodies(site: Site) -> AsyncIterator[None]:
+    """Ten clients without credentials send a megabyte each that unpacks to a gigabyte."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    body = b"".join(packer.compress(bytes(MEGABYTE)) for _ in range(1000)) + packer.flush()
+    head = (
+        b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+    )
+
+    async def send() -> None:
+        while True:
+            with suppress(OSError):
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", site.port, ssl=trusting_anybody()
+                )
+                writer.write(head % len(body) + body)
+                await reader.read(1)
+                writer.close()
+            await asyncio.sleep(0.5)
+
+    async with asyncio.TaskGroup() as group:
+        clients = [group.create_task(send()) for _ in range(10)]
+        yield
+        for client in clients:
+            client.cancel()
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ import pytest
 
 from ccm.http import HttpClient, request_target
 from ccm.processes import resident_bytes
+from ccm.redaction import SECRETS_KEPT, register_secrets, safe_text
 from ccm.tls import Server
 from tests.support.waiting import until
 from tests.unit.raw_http import BEFORE, CHUNKED, CLOSE, HELLO, STREAM, RawHttp, RawServer, get
@@ -131,6 +132,18 @@ async def test_a_request_is_serialized(serving: RawHttp) -> None:
             b"PATCH /base/a?b=c HTTP/1.1\r\nHost: localhost:%d\r\n"
             b"Content-Length: 2\r\nAccept: application/json\r\n\r\n{}" % port
         ]
+
+
+async def test_a_credential_in_use_is_shown_in_no_text_however_many_others_there_were(
+    serving: RawHttp,
+) -> None:
+    headers = [("Authorization", "Bearer the-only-token-there-is")]
+    async with serving([HELLO], [HELLO]) as (_, client):
+        await client.request("GET", "/x", headers)
+        for number in range(2 * SECRETS_KEPT):
+            register_secrets(f"renewed-{number:06}")
+        await client.request("GET", "/x", headers)
+    assert "only" not in safe_text("it was the-only-token-there-is")
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "\x00"])

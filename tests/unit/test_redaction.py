@@ -94,6 +94,14 @@ def test_secrets_that_are_renewed_without_end_take_bounded_memory() -> None:
     assert f"token-{SECRETS_KEPT:06}" not in safe_text(f"token-{SECRETS_KEPT:06}")
 
 
+def test_what_is_still_in_use_is_not_forgotten_for_tokens_without_end() -> None:
+    """A server may give another one each time, and then repeat the password that it got first."""
+    for number in range(2 * SECRETS_KEPT):
+        register_secrets("correct horse battery")
+        register_secrets(f"short-lived-{number:06}")
+    assert "horse" not in safe_text("the password is correct horse battery")
+
+
 TEXTS = st.one_of(
     st.text(max_size=3000),
     st.tuples(

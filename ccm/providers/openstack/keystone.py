@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from ccm.cloud.config_file import url
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.openstack.credentials import GlobalSection, project_domain, user_domain
@@ -46,13 +47,21 @@ class Token:
         register_hidden(self)
 
     def endpoint(self, service: str, region: str, interface: str) -> Endpoint:
-        """Where a service is; `Refused` when the catalogue has it not."""
+        """Where a service is; `Refused` when the catalogue has it not.
+
+        What else than a URL of a host it has there gets no token, such as a socket of this machine.
+        """
         for type_ in SERVICE_TYPES[service]:
             for found in self._endpoints(type_):
                 is_wanted = text(found.get("interface")) == interface
                 where = text(found.get("region_id")) or text(found.get("region"))
                 if is_wanted and region in ("", where):
-                    return Endpoint(self._with_version(service, text(found.get("url"))), where)
+                    try:
+                        found_url = url(text(found.get("url")), ("http", "https"), None)
+                    except ValueError as error:
+                        why = f"the catalogue has no usable URL of {service}: {error}"
+                        raise CloudError(why) from error
+                    return Endpoint(self._with_version(service, found_url), where)
         in_region = f" in region {region}" if region else ""
         raise Refused(f"the catalogue has no {interface} endpoint of {service}{in_region}")
 
@@ -61,13 +70,13 @@ class Token:
             if entry.get("type") == type_:
                 yield from objects(entry.get("endpoints"))
 
-    def _with_version(self, service: str, url: str) -> str:
+    def _with_version(self, service: str, base: str) -> str:
         """The URL with the API's version in it, which catalogues may leave out."""
-        path = urlsplit(url).path
+        path = urlsplit(base).path
         if any(part[:1] == "v" and part[1:2].isdigit() for part in path.split("/")):
-            return url.rstrip("/")
+            return base
         project = f"/{self.project_id}" if service == "volume" else ""
-        return f"{url.rstrip('/')}/{VERSIONS[service]}{project}"
+        return f"{base}/{VERSIONS[service]}{project}"
 
 
 def tokens_url(auth_url: str) -> str:
@@ -121,10 +130,11 @@ def read_token(value: str, answer: Any) -> Token:
     try:
         ends = datetime.fromisoformat(text(token.get("expires_at")))
         began = datetime.fromisoformat(text(token.get("issued_at")))
-    except ValueError as error:
+        lifetime = (ends - began).total_seconds()
+    except (TypeError, ValueError) as error:
         raise CloudError(f"Keystone's answer is not understood: {error}") from error
     catalog = tuple(objects(token.get("catalog")))
     if not value or not catalog:
         raise CloudError("Keystone's answer has no token or no catalogue: is a project given?")
     project_id = text(mapping(token.get("project")).get("id"))
-    return Token(value, (ends - began).total_seconds(), project_id, catalog)
+    return Token(value, lifetime, project_id, catalog)

@@ -260,6 +260,22 @@ def test_an_endpoint_has_its_version(service: str, type_: str, url: str, wanted:
     assert token(entry(type_, url)).endpoint(service, "Here", "public") == Endpoint(wanted, "Here")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "unix:///run/containerd.sock",
+        "file:///etc",
+        "http://[::1",
+        "http://a:b@c/",
+        "http://c/?d",
+    ],
+)
+def test_what_is_no_url_of_a_host_gets_no_token(url: str) -> None:
+    with pytest.raises(CloudError, match="no usable URL of compute"):
+        token(entry("compute", url)).endpoint("compute", "Here", "public")
+
+
 def test_an_endpoint_is_of_the_region_and_interface_that_are_configured() -> None:
     """OS100."""
     catalog = token(
@@ -273,7 +289,12 @@ def test_an_endpoint_is_of_the_region_and_interface_that_are_configured() -> Non
         catalog.endpoint("load-balancer", "Here", "public")
 
 
-@pytest.mark.parametrize("answer", [{}, {"token": {}}, {"token": {"expires_at": "soon"}}])
+NAIVE = {"expires_at": "2026-01-01T00:00:00", "issued_at": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"token": {}}, {"token": {"expires_at": "soon"}}, {"token": NAIVE}]
+)
 def test_an_answer_that_is_no_token_is_reported(answer: Json) -> None:
     with pytest.raises(CloudError):
         read_token("t", answer)
