@@ -1,7 +1,7 @@
 """`ccm-supervisor manifests`: what to apply to run the supervisor inside the cluster."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -41,6 +41,13 @@ IMAGE = f"ccm-supervisor:{__version__}"
     help="Secret that is mounted where --cloud-config is; its key is the name of that file.",
 )
 @click.option(
+    "--node-selector",
+    default="node-role.kubernetes.io/control-plane=",
+    show_default=True,
+    metavar="KEY=VALUE[,…]",
+    help="Labels of the nodes that Pods run on; an empty text for any node.",
+)
+@click.option(
     "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True
 )
 @click.argument(
@@ -50,7 +57,7 @@ IMAGE = f"ccm-supervisor:{__version__}"
     metavar="-- [FLAGS OF start]",
     shell_complete=complete_start_flags,
 )
-def manifests(start_flags: Sequence[str], output: str, **options: Any) -> None:
+def manifests(start_flags: Sequence[str], output: str, node_selector: str, **options: Any) -> None:
     """Print service accounts, RBAC rules and Pods, to be applied.
 
     They are for a supervisor with these flags of 'start'.
@@ -62,7 +69,8 @@ def manifests(start_flags: Sequence[str], output: str, **options: Any) -> None:
     reading = read(read_arguments(start_flags), {})
     settings = reading.settings
     check_name(settings.cloud_provider)
-    wanted = Workload(**options, arguments=[*_arguments(reading)])
+    labels = _labels(node_selector)
+    wanted = Workload(**options, node_selector=labels, arguments=[*_arguments(reading)])
     objects = [*rbac(subjects(settings, wanted.namespace), settings)]
     if wanted.kind != "none":
         objects += workload(wanted, settings)
@@ -71,6 +79,14 @@ def manifests(start_flags: Sequence[str], output: str, **options: Any) -> None:
         return
     command = ["ccm-supervisor", "manifests", *_own_options(), "--", *wanted.arguments]
     say(*to_yaml(f"Rendered by: {printable(shlex.join(command))}", objects).splitlines())
+
+
+def _labels(text: str) -> Mapping[str, str]:
+    parts = [part.partition("=") for part in text.split(",") if text]
+    if wrong := [key for key, equals, _ in parts if not (key and equals)]:
+        problem = f"{', '.join(map(repr, wrong))} is not KEY=VALUE"
+        raise click.BadParameter(problem, param_hint="'--node-selector'")
+    return {key: value for key, _, value in parts}
 
 
 def _arguments(reading: Reading) -> Iterator[str]:

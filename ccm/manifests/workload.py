@@ -1,6 +1,6 @@
 """The Pods, as a DaemonSet or a Deployment on the control plane; and all objects as YAML."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import PurePosixPath
@@ -46,6 +46,7 @@ class Workload:
     image: str
     replicas: int
     secret: str
+    node_selector: Mapping[str, str]
     arguments: Sequence[str]
 
 
@@ -97,7 +98,7 @@ def _pod(wanted: Workload, settings: Settings) -> Json:
         "priorityClassName": "system-cluster-critical",
         "hostNetwork": True,
         "dnsPolicy": "Default",
-        "nodeSelector": {CONTROL_PLANE: ""},
+        "nodeSelector": {**wanted.node_selector},
         "tolerations": [*TOLERATIONS],
         **({"affinity": ANTI_AFFINITY} if wanted.kind == "deployment" else {}),
         "terminationGracePeriodSeconds": round(settings.shutdown_timeout) + 10,

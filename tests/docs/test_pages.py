@@ -25,8 +25,11 @@ from tests.docs.pages import (
 
 OTHERS = {
     "--allocate-node-cidrs",
+    "--certificate-expires-after",
     "--cluster-id",
     "--enable-admission-plugins",
+    "--enable-cloud-provider",
+    "--enable-k0s-cloud-provider",
     "--enable-worker",
     "--hostname-override",
     "--kubelet-preferred-address-types",
@@ -38,6 +41,7 @@ OTHERS = {
 """Flags of Kubernetes' components and of our modules, and how any flag is written."""
 
 RUN = {
+    "ctr",  # tests/e2e/test_true_kubelets.py
     "curl", "export", "kubectl", "openssl",  # tests/e2e/test_followed.py
     "helm",  # tests/integration/chart/test_recipes.py
     "install", "journalctl", "systemctl",  # tests/e2e/systemd/test_followed.py
@@ -48,7 +52,7 @@ RUN = {
 }  # fmt: skip
 """Others' programs, and what runs them as pages tell."""
 
-NOT_RUN = {"cosign", "ctr", "docker", "k0s", "kops", "podman", "rm", "systemd-run"}
+NOT_RUN = {"cosign", "docker", "k0s", "kops", "podman", "rm", "systemd-run"}
 """Those that would need a registry, a cluster, a daemon or a bus; one removes an installation."""
 
 GENERATED = {"annotations.md", "flags.md", "metrics.md"}

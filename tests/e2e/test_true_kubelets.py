@@ -4,18 +4,11 @@ One cluster of three nodes; the tests run in their order, and each finds the pro
 """
 
 import json
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from itertools import count
 from pathlib import Path
-from shutil import which
-from threading import Event
 
 import pytest
 
@@ -25,13 +18,11 @@ from ccm.manifests.workload import USER
 from ccm.model.objects import SHUTDOWN_TAINT, UNINITIALIZED_TAINT
 from release.oci import DEFAULT_REGISTRY
 from release.tree import run
+from tests.docs.pages import DOCS, script
 from tests.e2e.test_image import image
 from tests.integration.chart.helm import as_values, template
-from tests.labs.kubelets.lab import HERE, LEASE, NODES, Lab
+from tests.labs.kubelets.lab import LEASE, NODES, Lab, started
 from tests.support.deadlines import slowness
-from tests.support.kube.build import KUBELETS, SERVERS, find_binaries
-from tests.support.kube.build import NODES as PROGRAMS
-from tests.support.needed import needed
 from tests.support.running import Json, long, wait_for
 
 __all__ = ["image"]
@@ -43,6 +34,10 @@ HANDED_OVER_IN = 1.0  # seconds without a leader when one ends in order
 LOST_FOR = 16.0  # seconds without a leader when one is lost: its lease has to pass
 PRESSURES = {f"{name}Pressure": f"{name.lower()}-pressure" for name in ("Disk", "Memory", "PID")}
 PREVIOUS = f"{DEFAULT_REGISTRY}/ccm-supervisor:previous"
+IMPORTED = f"{DEFAULT_REGISTRY}/{IMAGE}"
+TAG = ("ctr", "--namespace=k8s.io", "images", "tag", IMPORTED, PREVIOUS)
+SOCKET = "/run/containerd/containerd.sock"
+IMPORT = f"ctr -a {SOCKET} -n k8s.io images import --local"
 SYSTEM = ("-n", "kube-system")
 EDGE = "ccm-edge"
 OURS = (*SYSTEM, "-l", f"app.kubernetes.io/name={APP_NAME}")
@@ -52,30 +47,71 @@ EXAMINE = ("python3", "-c", CODE)
 
 @pytest.fixture(scope="module")
 def lab(image: tuple[Path, Path]) -> Iterator[Lab]:
-    programs = [find_binaries(one) for one in (SERVERS, (KUBELETS,), PROGRAMS)]
-    tools = [which(name) for name in ("runc", "nft", "conntrack", "unshare")]
-    needed(os.geteuid() == 0, "true kubelets need root: namespaces and containers")
-    needed(all((*programs, *tools)), "not installed: tests/labs/kubelets/lab.sh install")
-    with (
-        tempfile.TemporaryDirectory(prefix="kl-") as directory,
-        Lab(Path(directory, "s")).running() as lab,
-    ):
+    with started() as lab:
         for name in NODES:
             lab.kubectl("label", "node", name, "node-role.kubernetes.io/control-plane=")
         lab.run("import", str(image[0]))
-        tag = (
-            "ctr",
-            "--namespace=k8s.io",
-            "images",
-            "tag",
-            f"{DEFAULT_REGISTRY}/{IMAGE}",
-            PREVIOUS,
-        )
         for name in NODES:
-            lab.run("exec", name, "--", *tag)
+            lab.run("exec", name, "--", *TAG)
         config = f"--from-file=cloud.conf={lab.state}/cloud.conf"
         lab.kubectl(*SYSTEM, "create", "secret", "generic", "cloud-config", config)
         yield lab
+
+
+def command_of(page: str) -> str:
+    """How this page imports the image by hand."""
+    lines = script(DOCS / "install" / f"{page}.md", "The image").splitlines()
+    return next(line for line in lines if line.startswith("ctr "))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(command_of("k3s"), id="k3s"),
+        pytest.param(command_of("k0s"), id="k0s"),
+        pytest.param(f"{IMPORT} --all-platforms dist/X", id="folder-of-k3s"),
+        pytest.param(f"{IMPORT} dist/X", id="folder-of-k0s"),
+    ],
+)
+def test_an_imported_image_is_the_one_that_the_kubelet_looks_for(
+    command: str, lab: Lab, image: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """By hand, and as a distribution does with its folder; before, the node had nothing of it."""
+    node, words = NODES[0], command.split()
+    on_node = partial(lab.run, "exec", node, "--")
+    on_node("ctr", "-n", "k8s.io", "images", "rm", "--sync", IMPORTED, PREVIOUS)
+    socket = words[words.index("-a") + 1]
+    on_node(
+        "sh", "-c", f"mkdir -p {Path(socket).parent}; test -e {socket} || ln -s {SOCKET} {socket}"
+    )
+    on_node(*(str(image[0]) if word.startswith("dist/") else word for word in words))
+    on_node(*TAG)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "imported"},
+        "spec": {
+            "nodeName": node,
+            "hostNetwork": True,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {
+                    "name": "version",
+                    "image": IMAGE,
+                    "imagePullPolicy": "Never",
+                    "command": ["ccm-supervisor", "version"],
+                }
+            ],
+        },
+    }
+    file = tmp_path / "pod.json"
+    file.write_text(json.dumps(pod))
+    wait_for("the Pod is admitted", lambda: lab.tried("apply", "-f", str(file)))
+    phase = ("get", "pod", "imported", "-o", "jsonpath={.status.phase}")
+    wait_for("it has run", lambda: lab.tried(*phase) == "Succeeded")
+    lab.kubectl("delete", "pod", "imported", "--wait")
 
 
 def daemonset(lab: Lab, directory: Path, kind: str = "daemonset") -> str:
@@ -205,17 +241,7 @@ def stays_in_place(lab: Lab) -> None:
 
 @pytest.fixture(scope="module")
 def url(lab: Lab) -> str:
-    """Of a Service whose Pods are on two nodes; the balancer's address."""
-    lab.kubectl("apply", "-f", str(HERE / "web.yaml"))
-    service = ("service", "web", "-o", "jsonpath={.status.loadBalancer.ingress[0].ip}")
-    address = wait_for("the balancer's address", lambda: lab.kubectl("get", *service))
-    url = f"http://{address}/"
-
-    def is_served() -> bool:
-        return not lab.requests(url, 25).failed
-
-    wait_for("all nodes pass on requests", is_served)
-    return url
+    return lab.serve()
 
 
 def test_requests_go_through_the_balancer_to_pods_on_other_nodes(lab: Lab, url: str) -> None:
@@ -228,7 +254,7 @@ def test_requests_go_through_the_balancer_to_pods_on_other_nodes(lab: Lab, url: 
 def test_a_rolling_update_under_traffic_and_churn_is_not_noticed(lab: Lab, url: str) -> None:
     """From one image to another, while Pods and labels of Nodes come and go."""
     before = lab.cloud("counters")["writes"]
-    with lab.leaders() as leaders, lab.traffic(url) as traffic, churn(lab):
+    with lab.leaders() as leaders, lab.traffic(url) as traffic, lab.churn():
         container = f"deployment/{APP_NAME}", f"{APP_NAME}={PREVIOUS}"
         lab.kubectl(*SYSTEM, "set", "image", *container)
         status = ("rollout", "status", f"deployment/{APP_NAME}", "--timeout=120s")
@@ -239,28 +265,6 @@ def test_a_rolling_update_under_traffic_and_churn_is_not_noticed(lab: Lab, url: 
     assert not traffic.failed
     assert lab.cloud("counters")["writes"] == before
     assert leaders.longest_gap < HANDED_OVER_IN * slowness()
-
-
-@contextmanager
-def churn(lab: Lab) -> Iterator[None]:
-    """What the product has to look at, and the cloud must not be asked to change."""
-    ended = Event()
-
-    def work() -> None:
-        for number in count(1):
-            if ended.wait(0.5):
-                return
-            lab.kubectl("scale", "deployment/churn", f"--replicas={1 + number % 3}")
-            name = NODES[number % len(NODES)]
-            lab.kubectl("label", "--overwrite", "node", name, f"example.com/churn=n{number}")
-
-    with ThreadPoolExecutor(1) as pool:
-        working = pool.submit(work)
-        try:
-            yield
-        finally:
-            ended.set()
-            working.result()
 
 
 def test_two_releases_of_the_chart_run_in_one_cluster(lab: Lab, tmp_path: Path) -> None:

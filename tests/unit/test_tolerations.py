@@ -12,7 +12,7 @@ NETWORK_UNAVAILABLE = "node.kubernetes.io/network-unavailable"
 @pytest.mark.parametrize("kind", ["daemonset", "deployment"])
 @pytest.mark.parametrize("taint", [UNINITIALIZED_TAINT, SHUTDOWN_TAINT, NETWORK_UNAVAILABLE])
 def test_pods_tolerate_what_only_the_product_takes_away(kind: str, taint: str) -> None:
-    wanted = Workload(kind, "kube-system", "ccm-supervisor:1", 1, "cloud-config", ())
+    wanted = Workload(kind, "kube-system", "ccm-supervisor:1", 1, "cloud-config", {}, ())
     (manifest,) = workload(wanted, Settings())
     tolerations = manifest.body["spec"]["template"]["spec"]["tolerations"]
     assert {"key": taint, "operator": "Exists"} in tolerations

@@ -13,7 +13,7 @@ from ccm.cli.main import main
 from ccm.errors import ExitCode
 from ccm.kube.service_accounts import ACCOUNTS, account_name
 from ccm.manifests.rbac import subjects
-from ccm.manifests.workload import RUN, USER
+from ccm.manifests.workload import CONTROL_PLANE, RUN, USER
 from ccm.model.rbac import PolicyRule
 from ccm.settings import Settings
 from release.image import CONFIG
@@ -175,6 +175,30 @@ def test_a_secret_is_not_mounted_over_what_the_image_needs(path: str) -> None:
     result = CliRunner().invoke(main, ["manifests", SOME, f"--cloud-config={path}"])
     assert result.exit_code == ExitCode.CONFIGURATION
     assert "/etc/cloud/cloud.conf" in result.output
+
+
+@pytest.mark.parametrize(
+    ("given", "selector"),
+    [
+        ([], {CONTROL_PLANE: ""}),
+        (
+            [f"--node-selector={CONTROL_PLANE}=true,disk=ssd"],
+            {CONTROL_PLANE: "true", "disk": "ssd"},
+        ),
+        (["--node-selector="], {}),
+    ],
+    ids=["default", "given", "any"],
+)
+def test_pods_run_on_the_nodes_that_are_selected(given: list[str], selector: Json) -> None:
+    """The value of the control plane's label is a distribution's choice."""
+    assert pod(rendered(*given, SOME))["nodeSelector"] == selector
+
+
+@pytest.mark.parametrize("text", ["disk", "=ssd", "a=b,"])
+def test_a_selector_that_is_no_label_is_refused(text: str) -> None:
+    result = CliRunner().invoke(main, ["manifests", f"--node-selector={text}", SOME])
+    assert result.exit_code == ExitCode.USAGE
+    assert "is not KEY=VALUE" in result.output
 
 
 @pytest.mark.parametrize(

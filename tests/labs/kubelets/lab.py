@@ -4,15 +4,23 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
+from shutil import which
+from threading import Event
 from typing import Any
 
 from tests.support.deadlines import timeout
+from tests.support.kube.build import KUBELETS, SERVERS, find_binaries
+from tests.support.kube.build import NODES as PROGRAMS
+from tests.support.needed import needed
+from tests.support.running import wait_for
 
 HERE = Path(__file__).parent
 SCRIPT = HERE / "lab.sh"
@@ -21,6 +29,20 @@ LEASE = ("-n", "kube-system", "lease", "cloud-controller-manager")
 STARTS = 300  # seconds until it is up
 
 Json = dict[str, Any]
+
+
+@contextmanager
+def started() -> Iterator["Lab"]:
+    """A lab in a folder of its own, which is short enough for sockets."""
+    programs = [find_binaries(one) for one in (SERVERS, (KUBELETS,), PROGRAMS)]
+    tools = [which(name) for name in ("runc", "nft", "conntrack", "unshare")]
+    needed(os.geteuid() == 0, "true kubelets need root: namespaces and containers")
+    needed(all((*programs, *tools)), "not installed: tests/labs/kubelets/lab.sh install")
+    with (
+        tempfile.TemporaryDirectory(prefix="kl-") as directory,
+        Lab(Path(directory, "s")).running() as lab,
+    ):
+        yield lab
 
 
 class Lab:
@@ -91,6 +113,40 @@ class Lab:
         """So many of them, from outside of the nodes' network."""
         command = (sys.executable, "-I", str(HERE / "traffic.py"), url, f"{rate:g}", str(count))
         return Traffic(**json.loads(_output(self.here(*command))))
+
+    def serve(self) -> str:
+        """The URL of a Service whose Pods are on two nodes, once its load balancer serves it."""
+        self.kubectl("apply", "-f", str(HERE / "web.yaml"))
+        service = ("service", "web", "-o", "jsonpath={.status.loadBalancer.ingress[0].ip}")
+        address = wait_for("the balancer's address", lambda: self.kubectl("get", *service))
+        url = f"http://{address}/"
+
+        def is_served() -> bool:
+            return not self.requests(url, 25).failed
+
+        wait_for("all nodes pass on requests", is_served)
+        return url
+
+    @contextmanager
+    def churn(self) -> Iterator[None]:
+        """What the product has to look at, and the cloud must not be asked to change."""
+        ended = Event()
+
+        def work() -> None:
+            for number in count(1):
+                if ended.wait(0.5):
+                    return
+                self.kubectl("scale", "deployment/churn", f"--replicas={1 + number % 3}")
+                name = NODES[number % len(NODES)]
+                self.kubectl("label", "--overwrite", "node", name, f"example.com/churn=n{number}")
+
+        with ThreadPoolExecutor(1) as pool:
+            working = pool.submit(work)
+            try:
+                yield
+            finally:
+                ended.set()
+                working.result()
 
     @contextmanager
     def leaders(self) -> Iterator["Leaders"]:
