@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -14,7 +15,7 @@ BOOT = Path(__file__).with_name("boot.sh")
 UNIT = "ccm-supervisor.service"
 ETC = "/etc/ccm-supervisor"
 DROP_IN = f"/etc/systemd/system/{UNIT}.d/test.conf"
-SEES = ("--mount", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd")
+SEES = ("--mount", "--pid", "--uts", "--ipc", "--cgroup", "--net", "--root", "--wd")
 
 
 def why_not() -> str:
@@ -27,14 +28,18 @@ def why_not() -> str:
 
 
 class Machine:
-    """It shares network and programs with this host, and nothing else; its end leaves no trace."""
+    """It shares network and programs with this host, and nothing else; its end leaves no trace.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    `enter` is a command that runs another one in the network which the machine is to have instead.
+    """
+
+    def __init__(self, directory: Path, enter: Sequence[str] = ()) -> None:
+        self._directory, self._enter = directory, enter
         self._nursery = Nursery()
 
     def __enter__(self) -> Self:
-        command = in_root(BOOT, self._directory)
+        # A child is executed by its path alone, so env looks for what enters a network.
+        command = ("/usr/bin/env", *self._enter, *in_root(BOOT, self._directory))
         boot = self._nursery.start("machine", command, self._directory)
         try:
             wait_for("the machine boots", lambda: self._is_up() or not boot.is_running())
