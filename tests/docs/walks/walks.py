@@ -1,12 +1,15 @@
 """Creates objects in a sandbox, one by one, and reads which files of the product ran for them.
 
 A file counts when Python code of it ran between the two points of a walk in every repetition, in
-the supervisor or in the worker that the walk ends in. A file whose functions waited all the time
-does not count, nor does one of values whose methods Python itself has made.
+the supervisor or in the worker that the walk ends in. The supervisor takes part in a walk that
+begins in a worker from the first message that it gets: what it finishes before that is of an
+earlier walk. A file whose functions waited all the time does not count, nor does one of values
+whose methods Python itself has made.
 """
 
 import asyncio
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -14,7 +17,7 @@ from unittest.mock import patch
 
 from ccm.sandbox import components
 from ccm.sandbox.cluster import Sandbox, SandboxOptions
-from ccm.sandbox.kubelets import new_machines, register
+from ccm.sandbox.kubelets import NODES, new_machines, registration
 from ccm.sandbox.workload import SERVICE
 from tests.docs.walks.recorder import ROOT, WALKS, Function, Line, Walk
 from tests.support.deadlines import timeout, within
@@ -23,6 +26,7 @@ REPETITIONS = 5  # what goes on beside a walk on a busy machine is not in all of
 QUIET = 0.1  # seconds in which an idle system writes nothing down
 LOOKS = 20  # after which a walk begins all the same: what is in all repetitions counts alone
 SUPERVISOR = "MainProcess"
+GETS_MESSAGE = ("call", "ccm/bus/sockets.py", "Hub._take")
 NAMESPACE = "/api/v1/namespaces/default"
 # The prefix of names, and the reason of the last Event about an object.
 KINDS = {"Node": ("vm", "Synced"), "Service": ("web", "EnsuredLoadBalancer")}
@@ -43,7 +47,7 @@ def measure(directory: Path) -> dict[Walk, Files]:
         created = asyncio.run(_create_all(directory / "sandbox", records))
     texts = [file.read_text() for file in records.iterdir()]
     lines = sorted(Line(*json.loads(line)) for text in texts for line in text.splitlines())
-    return {walk: _files(lines, walk, created[walk.kind]) for walk in WALKS}
+    return {walk: files_of(walk, lines, created[walk.kind]) for walk in WALKS}
 
 
 async def _create_all(directory: Path, records: Path) -> dict[str, dict[str, float]]:
@@ -61,9 +65,9 @@ async def _create(sandbox: Sandbox, kind: str, number: int, records: Path) -> fl
     await _until_idle(records)
     prefix, reason = KINDS[kind]
     at, name = time.monotonic(), f"{prefix}-{number}"
-    if kind == "Node":
+    if kind == "Node":  # in one write: a later one of its kubelet would come into the walk
         await sandbox.cloud.add(new_machines(number, 1))
-        await register(sandbox.kube, [name])
+        await sandbox.kube.post(NODES, registration(name))
     else:
         body = {**SERVICE, "metadata": {"name": name, "namespace": "default"}}
         await sandbox.kube.post(f"{NAMESPACE}/services", body)
@@ -85,21 +89,32 @@ async def _until_idle(records: Path) -> None:
         await asyncio.sleep(timeout(QUIET))
 
 
-def _files(lines: list[Line], walk: Walk, created: dict[str, float]) -> Files:
+def files_of(walk: Walk, lines: list[Line], created: dict[str, float]) -> Files:
     """What the repetitions but the first, a warm-up, have in common, in their order."""
+    worker = walk.kind.lower()  # others get the object as well
+    lines = [line for line in lines if line.process.startswith((SUPERVISOR, worker))]
     runs = []
     for name, at in created.items():
         start = _find(lines, "call", walk.start, walk.start_words, name, at)
         end = _find(lines, "return", walk.end, walk.end_words, name, start.at)
-        processes = (SUPERVISOR, end.process)
         ran = [line for line in lines if start.at <= line.at <= end.at]
-        runs.append({(line.file, line.process): 0 for line in ran if line.process in processes})
+        begins = {end.process: start.at, SUPERVISOR: _taken_up_at(ran, start)}
+        took_part = (line for line in ran if line.at >= begins.get(line.process, math.inf))
+        runs.append({(line.file, line.process): 0 for line in took_part})
     _, first, *others = runs
     files: Files = {}
     for file, process in first:
         if all((file, process) in other for other in others):
             files.setdefault(file, []).append(process.replace(SUPERVISOR, "supervisor"))
     return files
+
+
+def _taken_up_at(ran: list[Line], start: Line) -> float:
+    """From when on the supervisor takes part in a walk that begins so."""
+    if start.process == SUPERVISOR:
+        return start.at
+    received = (line.at for line in ran if line.process == SUPERVISOR and line[2:5] == GETS_MESSAGE)
+    return next(received, math.inf)
 
 
 def _find(
