@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ccm.cloud.gate import WorkerGate, invoke
-from ccm.cloud.interface import CloudProvider, LoadBalancers, Routes
+from ccm.cloud.interface import ChecksServices, CloudProvider, LoadBalancers, Routes
 from ccm.errors import CloudError
 from ccm.model.cloud import Balancer, Ingress, Route
 from ccm.model.objects import Json, Node
@@ -74,6 +74,10 @@ class RecordedBalancers:
         self.supported_features = real.supported_features
         self.privileged_annotations = real.privileged_annotations
         self.name_for = real.name_for
+
+    def check_service(self, service: Service) -> None:
+        if isinstance(self._real, ChecksServices):
+            self._real.check_service(service)
 
     async def get(self, service: Service) -> Balancer | None:
         planned = self._changes.get(service.uid)

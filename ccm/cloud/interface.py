@@ -175,6 +175,18 @@ class LoadBalancers(Protocol):
 
 
 @runtime_checkable
+class ChecksServices(Protocol):
+    """What a `LoadBalancers` may have besides, where it refuses Services by what they ask for."""
+
+    def check_service(self, service: Service) -> None:
+        """Raise `Refused` for what `ensure` refuses of every Service that asks for the same.
+
+        Asks no cloud. A Service that is refused before anything was made of it gets no finalizer.
+        """
+        ...
+
+
+@runtime_checkable
 class ExcludesStoppedNodes(Protocol):
     """What a `LoadBalancers` has besides, whose cloud takes no machines that are off: it is given
     its nodes again when one of them gets or loses the shutdown taint.

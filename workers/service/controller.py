@@ -9,7 +9,12 @@ from dataclasses import replace
 from functools import partial
 
 from ccm.bus.frames import Message
-from ccm.cloud.interface import ExcludesStoppedNodes, LoadBalancers, SelectsNodesByLabel
+from ccm.cloud.interface import (
+    ChecksServices,
+    ExcludesStoppedNodes,
+    LoadBalancers,
+    SelectsNodesByLabel,
+)
 from ccm.decide.backoff import Backoff
 from ccm.errors import Refused, RetryAfter
 from ccm.kube.events import ObjectRef
@@ -105,6 +110,8 @@ class ServiceController:
         self._context = context
         features, privileged = balancers.supported_features, balancers.privileged_annotations
         capabilities = Capabilities.of(context.settings, features, privileged)
+        if isinstance(balancers, ChecksServices):
+            capabilities = replace(capabilities, check_service=balancers.check_service)
         self._capabilities = replace(capabilities, timings=context.timings)
         self._machines = NodeMachines(context, self._on_verdict)
         minds_power = (

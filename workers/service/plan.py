@@ -3,9 +3,10 @@
 One step at a time, because each changes what there is to see: perform it, then plan again until
 `Done` or `Refuse`. A crash between two steps is safe. The finalizer is there before the balancer
 and goes after it, so that what a new process finds in the cluster always leads it to the balancer.
+A Service that is refused before the cloud is asked gets none, as nothing can be left of it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +53,10 @@ REMEDIES = {
 }
 
 
+def refuse_nothing(_: Service) -> None:
+    """The check of a provider that has none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What the decision depends on beside the objects."""
@@ -60,6 +65,7 @@ class Capabilities:
     features: Collection[Feature]  # what the provider supports
     restricted: Collection[str] = ()  # annotations that are refused
     timings: Timings = Timings()
+    check_service: Callable[[Service], None] = refuse_nothing  # raises `Refused`
 
     @classmethod
     def of(
@@ -212,6 +218,17 @@ def why_unsupported(service: Service, capabilities: Capabilities) -> str:
     )
 
 
+def why_refused(service: Service, capabilities: Capabilities) -> str:
+    """Why the provider refuses what the Service asks for; empty when only the cloud may know."""
+    try:
+        capabilities.check_service(service)
+    except Refused as error:
+        return str(error)
+    except Exception:  # noqa: BLE001 - around one callback; `ensure` is to report it
+        return ""
+    return ""
+
+
 def mass_deletion_reason(missing: int, known: int) -> str:
     """Why nothing is concluded from so many missing Services; empty when they are trusted."""
     if missing <= 1 or missing <= MASS_DELETION_SHARE * known:
@@ -286,7 +303,9 @@ def _provide(
         is_left_behind = service.has_finalizer and not has_backends
         return UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)
     if not service.has_finalizer:
-        return AddFinalizer(service)
+        is_new = not (state.owner or service.ingress)
+        why = why_refused(service, capabilities) if is_new else ""
+        return Refuse(service, why) if why else AddFinalizer(service)
     if applied is None or applied.relevant_spec != wanted:
         return EnsureBalancer(service, backends, is_check=applied is None and bool(service.ingress))
     status = _outstanding_status(service, applied)

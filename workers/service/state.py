@@ -90,10 +90,13 @@ class Phase(IntEnum):
 
 
 def summarize(states: Mapping[str, ServiceState], now: float) -> list[BalancerStatus]:
-    """One entry a Service with a balancer; in one phase, what changed last comes first."""
-    owning = ((key, state) for key, state in states.items() if state.owner)
+    """One entry a Service that has a balancer or is refused one.
+
+    In one phase, what changed last comes first.
+    """
+    shown = ((key, state) for key, state in states.items() if state.owner or state.refusal)
     first = nsmallest(
-        MAX_SERVICES_SHOWN, owning, key=lambda item: (_phase(item[1]), -_answered_at(item[1]))
+        MAX_SERVICES_SHOWN, shown, key=lambda item: (_phase(item[1]), -_answered_at(item[1]))
     )
     return [_entry(key, state, now) for key, state in first]
 

@@ -66,6 +66,9 @@ class SimulatedLoadBalancers(RecordBalancers[BalancerRequest]):
         is_ours = tags.get("cluster") == self._cluster
         return OwnedBalancer(record["name"], text(tags.get("service"))) if is_ours else None
 
+    def check_service(self, service: Service) -> None:
+        desired_record(service)
+
     async def request(self, service: Service, own: Sequence[Json]) -> BalancerRequest:
         mark = {"name": self.name_for(service), "tags": self._tags(service)}
         return BalancerRequest(mark, desired_record(service))

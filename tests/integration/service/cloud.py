@@ -44,6 +44,7 @@ class Balancers:
         self.warnings: tuple[str, ...] = ()
         self.annotations: dict[str, str] = {}
         self.has_addresses = True
+        self.refused = ""  # why Services are refused by what they ask for
         self.most_at_once = 0
         self._at_once = 0
 
@@ -56,6 +57,10 @@ class Balancers:
     def name_for(self, service: Service) -> str:
         return f"a{service.uid}"
 
+    def check_service(self, service: Service) -> None:
+        if self.refused:
+            raise Refused(self.refused)
+
     async def get(self, service: Service) -> Balancer | None:
         await self._begin("get", service)
         record = self.of(service)
@@ -63,6 +68,7 @@ class Balancers:
 
     async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
         await self._begin("ensure", service, backends)
+        self.check_service(service)
         record = self.of(service)
         if record is None:
             if len(self.records) >= self.most:

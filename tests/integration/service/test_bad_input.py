@@ -1,11 +1,13 @@
 """Services that cannot have what they ask for: one clear Event, and no storm of retries."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from ccm.errors import Refused
-from ccm.model.service import SOURCE_RANGES, Feature
+from ccm.model.objects import Json
+from ccm.model.service import SOURCE_RANGES, Feature, Service
 from ccm.settings import Settings
 from tests.support.nodes import Tweak
 from workers.service.plan import Capabilities
@@ -93,7 +95,7 @@ async def test_a_rejected_load_balancer_reports_no_backends(by_cloud: bool) -> N
         assert why in reported["refused"]
         assert not {"current backends", "desired backends"} & reported.keys()
         shown = w.controller.status()["services"]
-        assert [(one["state"], one["backends"]) for one in shown] == [("refused", 0)] * by_cloud
+        assert [(one["state"], one["backends"]) for one in shown] == [("refused", 0)]
         w.balancers.failures["ensure"] = []
         await w.change(spec(ports=[port(81)], loadBalancerSourceRanges=None))
         assert w.controller.details(KEY)["current backends"] == "n1, n2"
@@ -206,6 +208,71 @@ async def test_a_refused_service_that_is_deleted_goes_away() -> None:
     async with running_with(service(), ensure=[Refused("no")]) as w:
         await w.change(being_deleted)
         assert ("Service", KEY) not in w.cluster.objects
+
+
+@pytest.mark.parametrize(
+    ("is_known_beforehand", "written", "reasons"),
+    [
+        pytest.param(
+            False,
+            ["finalizers", "finalizers"],
+            [
+                "EnsuringLoadBalancer",
+                "SyncLoadBalancerFailed",
+                "DeletingLoadBalancer",
+                "DeletedLoadBalancer",
+            ],
+            id="by the cloud",
+        ),
+        pytest.param(True, [], ["SyncLoadBalancerFailed"], id="by what it asks for"),
+    ],
+)
+async def test_what_a_service_costs_that_is_refused_and_then_deleted(
+    is_known_beforehand: bool, written: list[str], reasons: list[str]
+) -> None:
+    """The finalizer is for what may be left in the cloud, which was not asked for anything."""
+    w = World(service(), N1)
+    if is_known_beforehand:
+        w.balancers.refused = "port 80 is taken"
+    else:
+        w.balancers.failures["ensure"] = [Refused("port 80 is taken")] * 9
+    async with running(w):
+        for _ in range(3):
+            await w.later()
+        assert "port 80 is taken" in w.controller.details(KEY)["refused"]
+        assert [one["state"] for one in w.controller.status()["services"]] == ["refused"]
+        if w.service().has_finalizer:
+            await w.change(being_deleted)
+        else:
+            await w.remove("Service", KEY)
+    assert w.written == written
+    assert [reason for reason, _ in await w.reported()] == reasons
+    assert w.controller.status()["services"] == []
+
+
+async def test_what_may_have_been_begun_keeps_its_finalizer_when_it_is_refused() -> None:
+    """A Service whose load balancer is there is not new, whoever took its finalizer away."""
+    async with running_with(service(), N1) as w:
+        w.balancers.refused = "port 81 is taken"
+        await w.put(w.changed(spec(ports=[port(81)]), without_finalizer))
+        assert w.service().has_finalizer
+        await w.change(being_deleted)
+        assert w.balancers.records == {}
+
+
+async def test_a_check_that_fails_is_no_refusal() -> None:
+    w = World(service(), N1)
+    w.controller._capabilities = replace(w.controller._capabilities, check_service=fail)
+    async with running(w):
+        assert w.service().ingress
+
+
+def fail(_: Service) -> None:
+    raise ValueError("a bug")
+
+
+def without_finalizer(raw: Json) -> None:
+    raw["metadata"]["finalizers"] = []
 
 
 async def test_a_provider_that_fails_holds_up_only_its_service() -> None:

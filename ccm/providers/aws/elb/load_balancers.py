@@ -20,7 +20,7 @@ from ccm.providers.aws.elb.annotations import (
     Annotations,
     load_balancer_type,
 )
-from ccm.providers.aws.elb.request import LoadBalancerRequest, label_selector
+from ccm.providers.aws.elb.request import LoadBalancerRequest, label_selector, read_request
 from ccm.providers.aws.rights import missing_permissions
 from ccm.providers.aws.security_groups import (
     ALL_PROTOCOLS,
@@ -59,6 +59,9 @@ class ElbType(Protocol):
         ...
 
 
+NO_CLUSTER = ClusterTag("")  # whose a Service is does not count for what it asks for
+
+
 class AwsLoadBalancers:
     """A Service has one load balancer; one of another type goes as soon as that is there."""
 
@@ -78,6 +81,10 @@ class AwsLoadBalancers:
 
     def selector_labels(self, service: Service) -> Collection[str]:
         return label_selector(Annotations.of(service)).keys()
+
+    def check_service(self, service: Service) -> None:
+        elb_type = load_balancer_type(service, self._default_type)
+        read_request(service, elb_type, NO_CLUSTER)
 
     def get(self, service: Service) -> Balancer | None:
         found = (elb_type.get(service) for elb_type in self._types.values())

@@ -95,6 +95,9 @@ class AzureLoadBalancers:
         addresses = await self._addresses.of(frontends, _group_of(service))
         return Balancer(names.base, tuple(Ingress(ip=address) for address in addresses))
 
+    def check_service(self, service: Service) -> None:
+        read_request(service, self._config, self._cluster)
+
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         request = read_request(service, self._config, self._cluster)
         with warnings_as_notes(request):

@@ -96,6 +96,9 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
     def id_of(self, record: Json) -> str:
         return address_of(record)
 
+    def check_service(self, service: Service) -> None:
+        read_request(service, self._section, self._cluster)
+
     async def request(self, service: Service, own: Sequence[Json]) -> BalancerRequest:
         return read_request(service, self._section, self._cluster)
 

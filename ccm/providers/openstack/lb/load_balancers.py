@@ -87,6 +87,9 @@ class OctaviaLoadBalancers:
     def name_for(self, service: Service) -> str:
         return self._names(service).balancer
 
+    def check_service(self, service: Service) -> None:
+        self._read(service)
+
     def selector_labels(self, service: Service) -> Collection[str]:
         return node_selector(Annotations(service), self._config).keys()
 
