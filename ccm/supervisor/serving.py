@@ -23,7 +23,7 @@ from ccm.supervisor.https.endpoints import (
     HealthChecker,
     HealthEndpoints,
 )
-from ccm.supervisor.https.server import HttpsServer
+from ccm.supervisor.https.server import HttpsServer, load_access_if_any
 from ccm.supervisor.informer import SharedInformer
 from ccm.supervisor.leadership import Leadership
 from ccm.supervisor.listening import listen
@@ -104,12 +104,12 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
 async def serving_health(
     settings: Settings, why_not_ready: Callable[[], str]
 ) -> AsyncIterator[None]:
-    """Serve health checks during the block: live, and not ready."""
+    """Serve health checks during the block: live, and not ready, with credentials or without."""
     live, ready = HealthChecker(PING, lambda: None), HealthChecker(ACCESS, why_not_ready)
     health = HealthEndpoints(
         {"healthz": lambda: [live], "livez": lambda: [live], "readyz": lambda: [live, ready]}
     )
-    server = HttpsServer(settings)
+    server = HttpsServer(settings, load_access=load_access_if_any)
     server.add_routes(health.routes())
     await server.start(listen(settings))
     running = asyncio.create_task(server.run())

@@ -5,7 +5,7 @@ import logging
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ccm.background import call_until_done, start_task
 from ccm.counters import Counters
-from ccm.errors import ConfigurationFault
+from ccm.errors import ConfigurationFault, NoCredentials, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube, RestConfig
 from ccm.settings import Settings
@@ -27,6 +27,7 @@ from ccm.supervisor.https.reviews import Reviewer
 from ccm.supervisor.https.timings import HttpsTimings
 from ccm.supervisor.https.tls import ServingTls
 from ccm.supervisor.listening import network_of
+from ccm.tls import Server
 
 T = TypeVar("T")
 
@@ -41,11 +42,44 @@ SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
 MAX_REVIEWS_IN_FLIGHT = 8  # of each kind
 
 
+PURPOSES = ("authentication", "authorization")
+LoadAccess = Callable[[Settings, str], Awaitable[RestConfig]]
+"""How to reach the API server for one of these; raises `ConfigurationFault`."""
+
+
+async def load_review_access(settings: Settings, purpose: str) -> RestConfig:
+    """By the kubeconfig for the purpose, else the supervisor's own access."""
+    own: str = getattr(settings, f"{purpose}_kubeconfig")
+    flags = (own, "") if own else (settings.kubeconfig, settings.master)
+    try:
+        return await config.load(*flags)
+    except ConfigurationFault as fault:
+        raise type(fault)(f"--{purpose}-kubeconfig", fault.problem, fault.remedy) from fault
+
+
+async def load_access_if_any(settings: Settings, purpose: str) -> RestConfig:
+    """The same where a credential plugin may fail: then each review does, and nothing else."""
+    try:
+        return await load_review_access(settings, purpose)
+    except NoCredentials as fault:
+        why = str(fault)
+
+        async def bearer() -> str:
+            raise Unreachable(why)
+
+        return RestConfig(Server(""), bearer)
+
+
 class HttpsServer:
     """Serves routes to those who may use them."""
 
-    def __init__(self, settings: Settings, timings: HttpsTimings = HttpsTimings()) -> None:
-        self._settings, self._timings = settings, timings
+    def __init__(
+        self,
+        settings: Settings,
+        timings: HttpsTimings = HttpsTimings(),
+        load_access: LoadAccess = load_review_access,
+    ) -> None:
+        self._settings, self._timings, self._load_access = settings, timings, load_access
         self._routes: list[web.RouteDef] = []
         self._cleanup = AsyncExitStack()
         self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -135,23 +169,10 @@ class HttpsServer:
         return app
 
     async def _review_client(self, purpose: str) -> Kube:
-        access = await load_review_access(self._settings, purpose)
+        access = await self._load_access(self._settings, purpose)
         kube = Kube(access, f"ccm-supervisor/{purpose}", MAX_REVIEWS_IN_FLIGHT)
         self._cleanup.push_async_callback(kube.close)
         return kube
-
-
-PURPOSES = ("authentication", "authorization")
-
-
-async def load_review_access(settings: Settings, purpose: str) -> RestConfig:
-    """By the kubeconfig for the purpose, else the supervisor's own access."""
-    own: str = getattr(settings, f"{purpose}_kubeconfig")
-    flags = (own, "") if own else (settings.kubeconfig, settings.master)
-    try:
-        return await config.load(*flags)
-    except ConfigurationFault as fault:
-        raise type(fault)(f"--{purpose}-kubeconfig", fault.problem, fault.remedy) from fault
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

@@ -1,5 +1,6 @@
 """A whole supervisor with its workers: what its endpoints say while things happen to it."""
 
+import json
 import os
 import signal
 from dataclasses import replace
@@ -229,6 +230,23 @@ async def test_an_api_server_that_hangs_leaves_a_replica_alive_and_not_ready(
             assert (await served.place.get("/livez")).text == "ok"
         finally:
             os.kill(cluster.pids["kube-apiserver"], signal.SIGCONT)
+        await served.ready()
+
+
+async def test_a_start_whose_credential_plugin_fails_is_alive_and_not_ready(
+    where: Where, cluster: RealCluster
+) -> None:
+    api, printed = "client.authentication.k8s.io/v1", where.directory / "credential"
+    plugin = {"apiVersion": api, "command": "cat", "args": [str(printed)]}
+    original = json.loads(where.kubeconfig.read_text())
+    user = original["users"][0]["user"]
+    credential = {"apiVersion": api, "kind": "ExecCredential", "status": {**user}}
+    original["users"][0]["user"] = {"exec": plugin}
+    kubeconfig = where.directory / "plugin.kubeconfig"
+    kubeconfig.write_text(json.dumps(original))
+    with Served(replace(where, kubeconfig=kubeconfig), cluster) as served:
+        await served.is_refused()
+        printed.write_text(json.dumps(credential))
         await served.ready()
 
 
