@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.deadlines import timeout
 from tests.support.environment import Environment
-from tests.support.kube.access import RBAC
 from tests.support.kube.cluster import RealCluster
 from tests.support.replicas import Durations
 from tests.support.running import (
@@ -41,24 +40,13 @@ def as_account(where: Where, cluster: RealCluster, account: str) -> Where:
     return replace(where, kubeconfig=kubeconfig)
 
 
-def bindings(cluster: RealCluster, account: str) -> list[str]:
-    found = cluster.request("GET", f"{RBAC}/clusterrolebindings").expect().body["items"]
-    names = [item["metadata"]["name"] for item in found]
-    return [name for name in names if name.startswith(account)]
-
-
-def revoke(cluster: RealCluster, account: str) -> None:
-    for name in bindings(cluster, account):
-        cluster.request("DELETE", f"{RBAC}/clusterrolebindings/{name}").expect()
-
-
 async def test_rights_that_are_revoked_while_leading_and_come_back(
     env: Environment, cluster: RealCluster, account: str, as_account: Where
 ) -> None:
     with Supervisor(as_account, *Durations.short().flags()) as leader:
         await until("it leads", leader.is_leading)
         workers = leader.pids()
-        revoke(cluster, account)
+        cluster.revoke(account)
         log = leader.log.read_text
         await until("it stops leading", lambda: "leadership suspended" in log())
         await env.add_nodes(3)
@@ -115,7 +103,7 @@ def test_a_signal_ends_a_start_that_is_asking(
 def test_a_signal_ends_the_wait(
     cluster: RealCluster, account: str, as_account: Where, number: signal.Signals
 ) -> None:
-    revoke(cluster, account)
+    cluster.revoke(account)
     with Supervisor(as_account) as supervisor:
         wait_for("it waits", partial(waits_for_access, supervisor))
         assert supervisor.end(number) == 0

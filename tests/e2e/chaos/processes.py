@@ -147,8 +147,8 @@ class Processes:
     async def replace(self, name: str) -> None:
         """Send the leader, or else some replica, a signal that ends it."""
         replica = self._leader()[0] or next(iter(self._replicas.values()))
-        if replica.process.poll() is None:
-            os.kill(replica.process.pid, signal.Signals[name])
+        if replica.process.poll() is None:  # it may end at this moment
+            _signal([replica.process.pid], signal.Signals[name])
 
     def _leader(self) -> tuple[Supervisor | None, Json]:
         for replica in self._replicas.values():

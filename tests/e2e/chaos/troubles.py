@@ -17,7 +17,6 @@ from tests.e2e.chaos.kubelets import unless
 from tests.e2e.chaos.life import Life
 from tests.support.environment import NODES, SERVICES
 from tests.support.fault_proxy import Around, FaultProxy, Pass, failure, pass_on
-from tests.support.kube.access import RBAC
 from tests.support.replicas import NAMESPACE, Election
 from tests.support.running import RULES, Json, until
 
@@ -140,13 +139,8 @@ class Troubles:
 
     async def _revoke(self, seconds: float) -> None:
         cluster = self.election.env.cluster
-        path = f"{RBAC}/clusterrolebindings"
-        leader = self.life.processes.leader_name()
-        account = f"{self.election.lease}-{leader}"
-        listed = (await asyncio.to_thread(cluster.request, "GET", path)).body["items"]
-        for name in [one["metadata"]["name"] for one in listed]:
-            if name.startswith(account):
-                await asyncio.to_thread(cluster.request, "DELETE", f"{path}/{name}")
+        account = f"{self.election.lease}-{self.life.processes.leader_name()}"
+        await asyncio.to_thread(cluster.revoke, account)
         await asyncio.sleep(seconds)  # the fault, not a wait
         give = cluster.service_account_kubeconfig
         await asyncio.to_thread(give, NAMESPACE, account, RULES)

@@ -144,6 +144,13 @@ class RealCluster:
         """Add rights, cluster-wide or in one namespace, and return once they are in force."""
         self._grant(Subject(identity), rules, namespace)
 
+    def revoke(self, name: str) -> None:
+        """Take from an identity, or a service account, what it was granted cluster-wide."""
+        path = f"{access.RBAC}/clusterrolebindings"
+        for item in self.request("GET", path).expect().body["items"]:
+            if (binding := item["metadata"]["name"]).startswith(f"{name}-"):
+                self.request("DELETE", f"{path}/{binding}").expect()
+
     # --- asking it
 
     def request(
