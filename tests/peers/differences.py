@@ -91,10 +91,16 @@ def outlived(cloud: str, kind: str, found: Iterable[Difference]) -> list[Row]:
     ]
 
 
+def _section(title: str, rows: Iterable[Row]) -> list[str]:
+    listed = dict.fromkeys(f"| {row.what} | {row.why} |" for row in rows)
+    return ["", f"## {title}", "", "| what | why |", "|---|---|", *listed]
+
+
 def table(cloud: str) -> str:
     """The tables of the page: each thing once, though it may take several rows to find it."""
     lines: list[str] = []
     for kind, rows in groupby(read_rows(cloud), key=lambda row: row.kind):
-        lines += ["", f"## {SECTIONS[kind]}", "", "| what | why |", "|---|---|"]
-        lines += dict.fromkeys(f"| {row.what} | {row.why} |" for row in rows)
+        lines += _section(SECTIONS[kind], rows)
+    if cloud == "azure":
+        lines += _section("What differs with several load balancers", read_rows(f"{cloud}/several"))
     return "\n".join([*lines[1:], ""])

@@ -1,11 +1,13 @@
 """The whole product on a real API server and the lab: 30 Nodes, 10 Services, routes, a volume."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ccm.kube.client import Kube
+from ccm.providers.azure.balancer_configs import KEY
 from ccm.providers.azure.lb.annotations import PREFIX
 from ccm.providers.azure.volumes import CSI_DRIVER
 from tests.e2e.conftest import api, cluster
@@ -45,10 +47,11 @@ class WholeAzure(WholeCloud):
         "inner-local": (INNER, LOCAL),
     }
 
-    def __init__(self, api: Kube, cluster: RealCluster, lab: Lab, folder: Path) -> None:
+    def __init__(
+        self, api: Kube, cluster: RealCluster, lab: Lab, folder: Path, **more: Any
+    ) -> None:
         self.lab, config = lab, folder / "azure.json"
-        more = {"nodeInstanceNotFoundGracePeriodInSeconds": 0}
-        config.write_text(lab.config(**more))
+        config.write_text(lab.config(nodeInstanceNotFoundGracePeriodInSeconds=0, **more))
         super().__init__(api, cluster, config)
 
     def add_machine(self, name: str) -> None:
@@ -83,8 +86,15 @@ class WholeAzure(WholeCloud):
         return [*made, *(one["name"] for one in group)]
 
 
+SEVERAL = {
+    "loadBalancerBackendPoolConfigurationType": "nodeIP",
+    KEY: [{"name": name, "primaryVMSet": name} for name in ("kubernetes", "second", "third")],
+}
+
+
+@pytest.mark.parametrize("more", [{}, SEVERAL], ids=["one", "several"])
 async def test_a_cluster_is_served_and_leaves_nothing_behind(
-    api: Kube, cluster: RealCluster, lab: Lab, tmp_path: Path
+    api: Kube, cluster: RealCluster, lab: Lab, tmp_path: Path, more: Mapping[str, Any]
 ) -> None:
-    """AZ1, AZ7, AZ22, AZ23, AZ30, AZ36, AZ50, AZ53, AZ54 with the whole product."""
-    await check_all(WholeAzure(api, cluster, lab, tmp_path))
+    """AZ1, AZ7, AZ22, AZ23, AZ30, AZ36, AZ50, AZ53, AZ54, AZ71 with the whole product."""
+    await check_all(WholeAzure(api, cluster, lab, tmp_path, **more))

@@ -32,7 +32,7 @@ from tests.providers.azure.test_azure_config import GOOD
 from tests.support.running import long
 
 MAIN, FAST, SLOW = "kit", "fast", "slow"
-INNER = {"load-balancer-internal": "true"}
+INNER, ON = {"load-balancer-internal": "true"}, "load-balancer-configurations"
 SETS = {MAIN: "sys", FAST: "fst", SLOW: "slw"}
 """The scale set that is the primary one of each load balancer."""
 
@@ -224,18 +224,18 @@ async def test_a_service_that_nothing_takes_is_refused(lab: Lab, nodes: list[Nod
 
 async def test_a_service_may_name_load_balancers(lab: Lab, cloud: Started, node: Node) -> None:
     """AZ62: the annotation is a list; what it names has to be configured."""
-    asked = web(annotations={"load-balancer-configurations": " Slow,nowhere"})
+    asked = web(annotations={ON: " Slow,nowhere"})
     made = await cloud.ensure(asked, node)
     assert on(lab, asked) == {SLOW}
     assert [one for one in made.warnings if "no load balancer nowhere is configured" in one]
     with pytest.raises(Refused, match="none of the load balancers nowhere takes it"):
-        await cloud.ensure(web("two", {"load-balancer-configurations": "nowhere"}), node)
+        await cloud.ensure(web("two", {ON: "nowhere"}), node)
 
 
 async def test_the_annotation_means_nothing_to_one_load_balancer(lab: Lab, node: Node) -> None:
     """AZ62: upstream ignores it in silence."""
     cloud = await Started(lab.config()).start()
-    made = await cloud.ensure(web(annotations={"load-balancer-configurations": "slow"}), node)
+    made = await cloud.ensure(web(annotations={ON: "slow"}), node)
     assert made.warnings == (
         "annotation service.beta.kubernetes.io/azure-load-balancer-configurations has no effect:"
         " azure.json has one load balancer",
@@ -251,7 +251,7 @@ async def test_a_load_balancer_that_takes_no_services_keeps_its_own(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
     """AZ63."""
-    asked = web(annotations={"load-balancer-configurations": FAST})
+    asked = web(annotations={ON: FAST})
     await cloud.ensure(asked, node)
     off = {"allowServicePlacement": False}
     cloud = await Started(config(lab, **{MAIN: {}, FAST: off})).start()
@@ -313,12 +313,12 @@ async def test_services_go_to_the_load_balancer_with_the_fewest_rules(
 
 async def test_internal_ones_have_a_twin(lab: Lab, cloud: Started, nodes: list[Node]) -> None:
     """AZ72: of the load balancer where the Service is; the nodes are those of both."""
-    asked = web(annotations={"load-balancer-configurations": FAST})
+    asked = web(annotations={ON: FAST})
     await cloud.ensure(asked, *nodes)
     await cloud.ensure(web(annotations=INNER), *nodes)
     assert on(lab, web()) == {f"{FAST}-internal"}
     assert not addresses(lab)
-    await cloud.ensure(web("two", {"load-balancer-configurations": FAST}), *nodes)
+    await cloud.ensure(web("two", {ON: FAST}), *nodes)
     found = behind(lab)
     assert found[FAST] == found[f"{FAST}-internal"] == {one.name for one in nodes}
     await cloud.ensure(web("two", INNER), *nodes)
@@ -332,11 +332,11 @@ async def test_a_service_moves_with_its_address(
     lab: Lab, cloud: Started, nodes: list[Node]
 ) -> None:
     """AZ67: an empty load balancer is deleted, and its machines go to the others."""
-    await cloud.ensure(web("stays", {"load-balancer-configurations": MAIN}), *nodes)
-    made = await cloud.ensure(web(annotations={"load-balancer-configurations": FAST}), *nodes)
+    await cloud.ensure(web("stays", {ON: MAIN}), *nodes)
+    made = await cloud.ensure(web(annotations={ON: FAST}), *nodes)
     admitted = rules(lab)
     assert behind(lab)[FAST] >= {"fst000000", "fst000001"}
-    moved = await cloud.ensure(web(annotations={"load-balancer-configurations": SLOW}), *nodes)
+    moved = await cloud.ensure(web(annotations={ON: SLOW}), *nodes)
     assert moved.ingress == made.ingress
     assert rules(lab) == admitted
     assert parts(lab).keys() == {MAIN, SLOW}
@@ -346,18 +346,18 @@ async def test_a_service_moves_with_its_address(
     assert not found[MAIN] & found[SLOW]
     lab.forget_calls()
     cloud = await Started(config(lab)).start()
-    await cloud.ensure(web(annotations={"load-balancer-configurations": SLOW}), *nodes)
-    await cloud.ensure(web("stays", {"load-balancer-configurations": MAIN}), *nodes)
+    await cloud.ensure(web(annotations={ON: SLOW}), *nodes)
+    await cloud.ensure(web("stays", {ON: MAIN}), *nodes)
     assert lab.writes() == []
 
 
 async def test_a_move_that_was_interrupted_goes_on(lab: Lab, cloud: Started, node: Node) -> None:
     """AZ67: whatever write of it fails."""
-    asked = web(annotations={"load-balancer-configurations": MAIN})
+    asked = web(annotations={ON: MAIN})
     for at in range(1, 8):
         await cloud.ensure(asked, node)
         target = FAST if on(lab, asked) == {MAIN} else MAIN
-        asked = web(annotations={"load-balancer-configurations": target})
+        asked = web(annotations={ON: target})
         lab.fail("(PUT|DELETE) .*", times=at, status=500, code="InternalServerError")
         try:
             await cloud.ensure(asked, node)
@@ -374,14 +374,14 @@ async def test_a_frontend_that_others_use_does_not_move(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
     """AZ68: the others would lose their address; nothing is written."""
-    asked = {"load-balancer-configurations": FAST}
+    asked = {ON: FAST}
     (ingress,) = (await cloud.ensure(web("one", asked), node)).ingress
     second = web("two", ports=[port(81)], loadBalancerIP=ingress.ip)
     await cloud.ensure(second, node)
     assert on(lab, second) == {FAST}
     before = parts(lab)
     with pytest.raises(Refused, match="its frontend on load balancer fast is also others'"):
-        await cloud.ensure(web("one", {"load-balancer-configurations": MAIN}), node)
+        await cloud.ensure(web("one", {ON: MAIN}), node)
     assert parts(lab) == before
 
 
@@ -389,10 +389,8 @@ async def test_a_named_address_is_where_its_load_balancer_is(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
     """AZ69: a list of others beside it is refused, and so is one that does not take it."""
-    (ingress,) = (
-        await cloud.ensure(web("one", {"load-balancer-configurations": SLOW}), node)
-    ).ingress
-    asked = {"load-balancer-configurations": SLOW, "load-balancer-ipv4": ingress.ip}
+    (ingress,) = (await cloud.ensure(web("one", {ON: SLOW}), node)).ingress
+    asked = {ON: SLOW, "load-balancer-ipv4": ingress.ip}
     with pytest.raises(Refused, match="remove one of both"):
         await cloud.ensure(web("two", asked), node)
     closed = {"serviceLabelSelector": labelled(tier="x")}
@@ -400,6 +398,27 @@ async def test_a_named_address_is_where_its_load_balancer_is(
     with pytest.raises(Refused, match="its address is on load balancer slow"):
         await cloud.ensure(web("two", {"load-balancer-ipv4": ingress.ip}), node)
     assert on(lab, web("two")) == set()
+
+
+async def test_a_private_address_moves_with_its_service(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """AZ67: within its subnet."""
+    made = await cloud.ensure(web(annotations=INNER | {ON: FAST}), node)
+    moved = await cloud.ensure(web(annotations=INNER | {ON: SLOW}), node)
+    assert moved.ingress == made.ingress
+    assert on(lab, web()) == {f"{SLOW}-internal"}
+
+
+async def test_a_node_that_nothing_takes_is_named(lab: Lab, nodes: list[Node]) -> None:
+    """AZ66: as upstream."""
+    sized = {"nodeSelector": labelled(size="8")}
+    cloud = await Started(config(lab, **{MAIN: sized})).start()
+    made = await cloud.ensure(web(), *nodes)
+    assert behind(lab)[MAIN] == {"sys000000", "sys000001"}
+    assert made.warnings == (
+        "no load balancer takes nodes fst000000, fst000001, node-0, node-1, slw000000 and 1 more",
+    )
 
 
 # Which nodes are behind which
@@ -516,7 +535,7 @@ async def test_labels_that_choose_nodes_are_known(lab: Lab, nodes: list[Node]) -
     balancers: Any = cloud.load_balancers
     assert balancers.selector_labels(web()) == {"size"}
     for number, name in enumerate((MAIN, FAST)):
-        asked = {"load-balancer-configurations": name}
+        asked = {ON: name}
         await cloud.ensure(web(f"web-{number}", asked, ports=[port(80 + number)]), *nodes)
     assert "node-1" in behind(lab)[MAIN]
     nodes[1].raw["metadata"]["labels"] = {"size": "8"}
@@ -530,8 +549,7 @@ async def test_a_load_balancer_that_goes_leaves_its_nodes_to_the_others(
 ) -> None:
     """AZ73: upstream waits for the next change of a Service."""
     stays, goes = (
-        web(name, {"load-balancer-configurations": name}, ports=[port(80 + at)])
-        for at, name in enumerate((MAIN, FAST))
+        web(name, {ON: name}, ports=[port(80 + at)]) for at, name in enumerate((MAIN, FAST))
     )
     await cloud.ensure(stays, *nodes)
     await cloud.ensure(goes, *nodes)
@@ -548,8 +566,8 @@ async def test_a_local_service_has_a_pool_of_its_own(
     if len(families) > 1:
         both["ipFamilyPolicy"] = "RequireDualStack"
     pools = {"default-web", "default-web-ipv6"} if len(families) > 1 else {"default-web"}
-    asked = {"load-balancer-configurations": FAST}
-    await cloud.ensure(web("other", {"load-balancer-configurations": MAIN}), *nodes)
+    asked = {ON: FAST}
+    await cloud.ensure(web("other", {ON: MAIN}), *nodes)
     await cloud.ensure(web(annotations=asked, **LOCAL, **both), *nodes)
     assert parts(lab)[FAST]["backendAddressPools"] == pools
     assert behind(lab, "default-web") == {FAST: {one.name for one in nodes}}
@@ -567,8 +585,8 @@ async def test_rules_for_machines_name_all_of_them(
 ) -> None:
     """AZ71: they may move to this load balancer when another one goes."""
     off = {"disable-load-balancer-floating-ip": "true"}
-    await cloud.ensure(web("one", off | {"load-balancer-configurations": MAIN}), *nodes)
-    await cloud.ensure(web("two", {"load-balancer-configurations": FAST}), *nodes)
+    await cloud.ensure(web("one", off | {ON: MAIN}), *nodes)
+    await cloud.ensure(web("two", {ON: FAST}), *nodes)
     opened = {tuple(one["destinationPortRanges"]): one for one in rules(lab).values()}
     assert len(opened["30080",]["destinationAddressPrefixes"]) == len(nodes)
     await delete(cloud, web("one", off))
@@ -609,7 +627,7 @@ async def test_whatever_is_asked_for_the_rules_hold(
 
 
 def wish(chance: Random, number: int) -> Service:
-    asked = {"load-balancer-configurations": chance.choice(("kit", "fast", "slow", "fast,slow"))}
+    asked = {ON: chance.choice(("kit", "fast", "slow", "fast,slow"))}
     asked |= INNER if chance.random() < 0.3 else {}
     asked = {} if chance.random() < 0.3 else asked
     local = LOCAL if chance.random() < 0.3 else {}

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from ccm.cloud.interface import ProviderContext
@@ -33,8 +34,9 @@ from ccm.providers.azure.lb.members import (
     joined_addresses,
     joined_groups,
     pool_members,
+    shares_of,
 )
-from ccm.providers.azure.lb.names import BASE, Names, uid_of
+from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
 from ccm.providers.azure.lb.placement import Balancers, Place, Placements
 from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
 from ccm.providers.azure.lb.request import BalancerRequest, additional_ips, read_request
@@ -43,6 +45,7 @@ from ccm.providers.azure.shared_writes import SharedResource
 
 NO_FLOATING = f"{PREFIX}disable-load-balancer-floating-ip"
 NO_ADDRESS_RETRY = 2.0  # seconds
+MOST_NAMED = 5  # nodes in a warning
 
 
 class AzureLoadBalancers:
@@ -174,12 +177,17 @@ class AzureLoadBalancers:
             family: await self._addresses.ensure(request, family, listed)
             for family in request.public
         }
+        request = self._with_kept_addresses(request, place, balancers)
         planned = await self._plan(request, public, place, balancers.get(place))
         now = await self._write(planned, place, balancers)
         balancer = now[place]
         wanted = await self._join(names, now, nodes, machines, seen)
-        for name in sorted(name for name, machine in wanted.items() if machine is None):
-            request.warnings.append(f"the machine of node {name} is not known")
+        if unknown := [name for name, machine in wanted.items() if machine is None]:
+            request.warnings.append(f"the machine is not known of {_named(unknown)}")
+        if self._config.balancers:
+            taken = set().union(*shares_of(names, now, nodes, wanted, self._config).values())
+            if left := [name for name in wanted if wanted[name] and name not in taken]:
+                request.warnings.append(f"no load balancer takes {_named(left)}")
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
@@ -210,6 +218,22 @@ class AzureLoadBalancers:
         public = {ids.key_of(record) for record in named if record}
         return self._placements.choose(request, balancers, public, labels)
 
+    def _with_kept_addresses(
+        self, request: BalancerRequest, place: Place, balancers: Balancers
+    ) -> BalancerRequest:
+        """Asking for the private addresses that it has, where it moves within its subnet."""
+        others = [item for other, item in balancers.items() if other != place]
+        kept = dict[str, str]()
+        for frontend in plan.frontends_in(others, request.names) if place.is_internal else ():
+            properties = ids.properties_of(frontend)
+            if ids.key_of(properties.get("subnet")) == self._subnet_of(request).lower():
+                ip = text(properties.get("privateIPAddress"))
+                kept[IPV6 if ":" in ip else IPV4] = ip
+        return replace(request, fixed={**kept, **request.fixed})
+
+    def _subnet_of(self, request: BalancerRequest) -> str:
+        return f"{self._config.vnet_id}/subnets/{request.subnet}"
+
     async def _plan(
         self,
         request: BalancerRequest,
@@ -226,7 +250,7 @@ class AzureLoadBalancers:
             id=self._resources[place].path,
             request=request,
             public={family: ids.id_of(item) for family, item in public.items()},
-            subnet=f"{self._config.vnet_id}/subnets/{request.subnet}",
+            subnet=self._subnet_of(request),
             zones=await self._addresses.zones() if has_new else (),
             shares=self._shares,
         )
@@ -338,6 +362,11 @@ class AzureLoadBalancers:
             "properties": {},
         }
         return found | ({"tags": tags} if tags else {})
+
+
+def _named(nodes: Sequence[str]) -> str:
+    more = len(nodes) - MOST_NAMED
+    return f"nodes {', '.join(sorted(nodes)[:MOST_NAMED])}" + f" and {more} more" * (more > 0)
 
 
 def _group_of(service: Service) -> str:

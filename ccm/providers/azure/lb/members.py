@@ -56,17 +56,24 @@ def _joined_nodes(pools: Iterable[Json], wanted: Backends) -> set[str]:
     return {owners[ip] for pool in pools for ip in _entries(pool).values() if ip in owners}
 
 
-def pool_members(
+def shares_of(
     names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
-) -> Iterator[PoolMembers]:
-    """Who has to be in pools of the Service, and with several load balancers in the cluster's."""
+) -> Mapping[str, Collection[str]]:
+    """The Nodes behind each of several load balancers, of those whose machine is known."""
     joined = {place.name: set[str]() for place in balancers}
     for place, balancer in balancers.items():
         common = [item for item in pools_of(balancer) if _name(item) in names.pools]
         joined[place.name] |= _joined_nodes(common, wanted)
     vm_sets = {name: machine.vm_set for name, machine in wanted.items() if machine}
     known = [node for node in nodes if node.name in vm_sets]
-    shares = spread(config.balancers, joined, known, vm_sets)
+    return spread(config.balancers, joined, known, vm_sets)
+
+
+def pool_members(
+    names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
+) -> Iterator[PoolMembers]:
+    """Who has to be in pools of the Service, and with several load balancers in the cluster's."""
+    shares = shares_of(names, balancers, nodes, wanted, config)
     own = {names.pool(family).lower(): family for family in names.service.ip_families}
     for place, balancer in balancers.items():
         is_own = bool(own_frontends(balancer, names))
