@@ -153,6 +153,8 @@ labs: # What tests on real clouds need, which are those that take minutes
 	tests/labs/openstack/lab.sh install
 	tests/labs/incus/lab.sh install
 	tests/labs/kubelets/lab.sh install
+	$(PYTHON) -m tests.support.kube.build kubelets-1.36
+	$(PYTHON) -m tests.support.kube.build kubelets-1.34
 	$(PYTHON) -m tests.support.kube.build openstack
 	$(PYTHON) -m tests.support.kube.build godo
 	$(BIN)/python -m tests.labs.digitalocean.prism

@@ -96,6 +96,7 @@ async def test_kubelets_that_join_in_waves_get_what_the_cloud_knows(world: World
             "node.kubernetes.io/instance-type": machine.type,
         }
         assert node.pod_cidrs
+        assert node.status["nodeInfo"]["kubeletVersion"] == world.release
     writes = world.kubelets.node_writes()
     assert {key: count for key, count in writes.items() if key[0] == OURS} == {
         (OURS, ""): len(WAVE),

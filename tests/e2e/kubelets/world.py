@@ -28,7 +28,7 @@ FLAGS = (
     f"--cluster-cidr={POD_NETWORK}",
     "--cloud-rate=write=200",
     # So that silence has refreshes and comparisons.
-    "--node-status-update-frequency=10s",
+    "--node-status-update-frequency=4s",
     "--route-reconciliation-period=10s",
 )
 OURS = "ccm-supervisor"
@@ -36,8 +36,9 @@ OURS = "ccm-supervisor"
 
 @dataclass(frozen=True)
 class World:
-    """One cluster with kubelets, its cloud and a leader."""
+    """One cluster with kubelets of a release, its cloud and a leader."""
 
+    release: str
     kubelets: Kubelets
     cloud: Cloud
     admin: CloudAdmin

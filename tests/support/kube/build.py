@@ -5,8 +5,8 @@ controllers that tests need always, with `openstack`, `vsphere`, `gce` or `azure
 which the lab of this name is for, with `azure-lab` that of this lab itself, with `helm` Helm's,
 with `godo` that of what reads requests with DigitalOcean's client, with `readers` that of what
 reads configuration files with upstream's readers, with `kubelets` that of kubelets without
-containers, with `nodes` that of true ones and their container runtime, with `vale` that of the
-linter of prose.
+containers, with `kubelets-1.36` or another key of OLDER_KUBELETS that of older ones, with `nodes`
+that of true ones and their container runtime, with `vale` that of the linter of prose.
 It needs Go, and no Python package. With TEST_KUBE=oldest it is about the oldest supported servers.
 """
 
@@ -42,10 +42,11 @@ class Pin:
     module: str
     programs: Mapping[str, str]
     tags: str = ""
+    modfile: str = "go.mod"
 
     @property
     def go_mod(self) -> str:
-        return (self.folder / "go.mod").read_text()
+        return (self.folder / self.modfile).read_text()
 
     @property
     def version(self) -> str:
@@ -101,6 +102,18 @@ KUBELETS = Pin(
         "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     },
 )
+OLDER_KUBELETS = {
+    minor: Pin(
+        PINS / "skew",
+        "k8s.io/kubernetes",
+        {"hollow-kubelet": "./hollow"},
+        tags=f"v{minor}",
+        modfile=f"v{minor}.mod",
+    )
+    for minor in ("1.36", "1.34")
+}
+"""One and three minor releases older than the API server, by their release."""
+
 AZURE_LAB = Pin(
     Path(__file__).parents[2] / "labs" / "azure" / "server",
     "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v9",
@@ -170,6 +183,7 @@ BUILDS = {
     "gce": GCE_PEERS,
     "vale": LINTERS,
     "kubelets": (KUBELETS,),
+    **{f"kubelets-{minor}": (pin,) for minor, pin in OLDER_KUBELETS.items()},
     "nodes": NODES,
 }
 
@@ -239,7 +253,9 @@ def _build(pin: Pin, folder: Path) -> None:
 def _command(pin: Pin, program: str, folder: Path) -> Sequence[str]:
     flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={_ldflags(pin)}")
     tags = (f"-tags={pin.tags}",) * bool(pin.tags)
-    return ("go", "build", *flags, *tags, "-o", str(folder / program), pin.programs[program])
+    modfile = (f"-modfile={pin.modfile}",) * (pin.modfile != "go.mod")
+    chosen = (*flags, *tags, *modfile)
+    return ("go", "build", *chosen, "-o", str(folder / program), pin.programs[program])
 
 
 def _ldflags(pin: Pin) -> str:

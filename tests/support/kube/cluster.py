@@ -179,9 +179,12 @@ class RealCluster:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
-    def audit(self) -> Iterator[audit.AuditEntry]:
-        """Yield the requests that have finished so far, those of the set-up included."""
-        return audit.read_audit_log(self._layout.audit_log, self._audited)
+    def audit(self, *, is_whole: bool = False) -> Iterator[audit.AuditEntry]:
+        """Yield the requests that have finished so far, those of the set-up included.
+
+        Those that were forgotten only with `is_whole`.
+        """
+        return audit.read_audit_log(self._layout.audit_log, 0 if is_whole else self._audited)
 
     def forget_audit(self) -> None:
         """Let `audit` begin here: a test reads it often, and those before it have written much."""

@@ -6,15 +6,16 @@ when, and what it asks for are its own.
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.kube.audit import AuditEntry
 from tests.support.kube.child import Child
 from tests.support.kube.cluster import RealCluster
 from tests.support.pki import Authority
 
-REMEDY = "run `make kubelets`"
+REMEDY = "run `make kubelets`, and for older ones `make labs`"
 POD_NETWORK = "10.244.0.0/16"
 BOOTSTRAP = "system:bootstrap:lab"
 CONTROLLERS = "system:kube-controller-manager"
@@ -24,18 +25,22 @@ GRACE = 20  # seconds of silence after which kube-controller-manager says that a
 class Kubelets:
     """A cluster in which kubelets may join, by name."""
 
-    def __init__(self, cluster: RealCluster, programs: Path, authority: Path) -> None:
+    def __init__(self, cluster: RealCluster, programs: Sequence[Path], authority: Path) -> None:
         self.cluster = cluster
-        self._programs, self._authority = programs, authority
+        self._kubelets, self._controllers = programs
+        self._authority = authority
         self._running: dict[str, Child] = {}
         self._addresses: dict[str, str] = {}
 
     @classmethod
     @contextmanager
     def start(
-        cls, servers: Path, programs: Path, directory: Path, names: Sequence[str]
+        cls, servers: Path, programs: Sequence[Path], directory: Path, names: Sequence[str]
     ) -> Iterator["Kubelets"]:
-        """A cluster where the kubelets of these machines may join; none of them runs yet."""
+        """A cluster where the kubelets of these machines may join; none of them runs yet.
+
+        `programs` are the folders of kubelets and of kube-controller-manager.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         authority, _ = Authority("cluster").own.write(directory, "ca")
         flags = (
@@ -74,7 +79,7 @@ class Kubelets:
             (
                 "/usr/bin/env",
                 f"TMPDIR={directory}",
-                str(self._programs / "hollow-kubelet"),
+                str(self._kubelets / "hollow-kubelet"),
                 f"--hostname-override={name}",
                 "--cloud-provider=external",
                 "--enable-controller-attach-detach",  # which kubemark switches off
@@ -97,9 +102,13 @@ class Kubelets:
         """Writes to Nodes in the audit log, from where it begins, by program and subresource."""
         return Counter(
             (entry.user_agent.partition("/")[0], entry.subresource)
-            for entry in self.cluster.audit()
-            if entry.is_write and entry.resource == "nodes" and entry.code < 300
+            for entry in _node_writes(self.cluster.audit())
         )
+
+    def last_node_write(self) -> float:
+        """When the whole log has the last of them, as a wall clock has it; 0 without any."""
+        writes = _node_writes(self.cluster.audit(is_whole=True))
+        return max((entry.answered_at for entry in writes), default=0.0)
 
     def _address(self, name: str) -> str:
         """An address of loopback that is this kubelet's alone: all listen at the same port."""
@@ -126,7 +135,7 @@ class Kubelets:
         self.cluster.start_beside(
             "kube-controller-manager",
             (
-                str(self._programs / "kube-controller-manager"),
+                str(self._controllers / "kube-controller-manager"),
                 f"--kubeconfig={self.cluster.kubeconfig(CONTROLLERS)}",
                 "--cloud-provider=external",
                 "--allocate-node-cidrs",
@@ -140,3 +149,7 @@ class Kubelets:
                 "--node-monitor-period=2s",
             ),
         )
+
+
+def _node_writes(entries: Iterable[AuditEntry]) -> Iterator[AuditEntry]:
+    return (one for one in entries if one.is_write and one.resource == "nodes" and one.code < 300)
