@@ -19,7 +19,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httptools
 
-from ccm.redaction import forgotten_secrets, register_secrets
+from ccm import redaction
+from ccm.redaction import register_secrets
 from ccm.tls import Connector, Server, SocketFactory, TlsProtocol
 
 log = logging.getLogger(__name__)
@@ -336,7 +337,7 @@ class HttpClient:
         lines = [first, f"Host: {self._authority}", *self._proxy_headers]
         if body or method != "GET":
             lines.append(f"Content-Length: {len(body)}")
-        rendered = _rendered(tuple(headers), forgotten_secrets())
+        rendered = _rendered(tuple(headers), redaction.SECRETS.forgotten)
         return _joined(lines) + rendered + b"\r\n" + body
 
     async def _idle_or_new(self) -> tuple[HttpConnection, bool]:

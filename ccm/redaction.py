@@ -78,7 +78,8 @@ class KnownSecrets:
         self._forms: dict[str, frozenset[str]] = {}  # by value
         self._longest_first: tuple[str, ...] = ()  # replaced as a whole: threads may read it
         self._lock = Lock()
-        self.forgotten = 0  # values, so far
+        self.forgotten = 0
+        """How many values were; who still uses one registers it again when this has changed."""
 
     def add(self, *values: str) -> None:
         """From now on no text shows these values; what is too short to be a secret is left out.
@@ -126,11 +127,6 @@ SECRETS = KnownSecrets()
 def register_secrets(*values: str) -> None:
     """Call it for each credential, also a renewed one, before it is first used."""
     SECRETS.add(*values)
-
-
-def forgotten_secrets() -> int:
-    """How many were forgotten; who still uses one registers it again when this has changed."""
-    return SECRETS.forgotten
 
 
 def register_hidden(record: Any) -> None:

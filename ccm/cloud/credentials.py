@@ -89,7 +89,6 @@ class SecretText:
     def read(self) -> str:
         """The text now; raises `Unauthenticated`."""
         if not self.file:
-            register_secrets(self.value)  # again, as others may have come
             return self.value
         try:
             return read_secret(self.file, self.form)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Literal, Self
 
+from ccm.decide.allowance import Allowances
 from ccm.errors import KubernetesError, NotLeading, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, KubernetesObject, format_time
@@ -73,22 +74,6 @@ def _name(object_name: str, number: int) -> str:
     return object_name[: NAME_LIMIT - len(end)].rstrip("-.") + end
 
 
-class _Allowances:
-    """How many Events may be sent about each object."""
-
-    def __init__(self) -> None:
-        self._left: OrderedDict[ObjectRef, tuple[float, float]] = OrderedDict()  # and as of when
-
-    def take(self, object_ref: ObjectRef, now: float) -> bool:
-        """Whether there may be one more now."""
-        left, at = self._left.pop(object_ref, (float(OBJECT_BURST), now))
-        left = min(left + (now - at) / OBJECT_REFILL, float(OBJECT_BURST))
-        self._left[object_ref] = (left - 1.0 if left >= 1.0 else left), now
-        if len(self._left) > QUEUE_LIMIT:
-            self._left.popitem(last=False)
-        return left >= 1.0
-
-
 class EventRecorder:
     """Sends Events one at a time, in order, as Events of `component`.
 
@@ -109,7 +94,7 @@ class EventRecorder:
         self._waiting: OrderedDict[Event, float] = OrderedDict()  # since when
         self._urgent: OrderedDict[Event, None] = OrderedDict()  # those that are not Normal
         self._sent: OrderedDict[Event, float] = OrderedDict()
-        self._allowances = _Allowances()
+        self._allowances = Allowances[ObjectRef](OBJECT_BURST, OBJECT_REFILL, QUEUE_LIMIT)
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
         # Event names must differ between restarts: begin at the clock, as upstream does.
@@ -126,7 +111,7 @@ class EventRecorder:
             last is not None and time.monotonic() - last < self._repeat_interval
         ):
             return
-        if not self._allowances.take(event.object_ref, time.monotonic()):
+        if self._allowances.take(event.object_ref, time.monotonic()):
             self.lost += 1
             return
         self._waiting[event] = time.monotonic()

@@ -8,11 +8,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from ccm.decide.allowance import Allowances
 from ccm.model.objects import Node
 from workers.timings import Timings
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
+CHANGES, CHANGE_PAUSE = 5, 60.0
+"""So many changes of a Node by its kubelet count at once, then one in so many seconds."""
+MOST_NODES = 100_000  # whose changes are remembered
 MOST_LABELS = 50  # of Nodes that one Service chooses by
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
 
@@ -77,6 +81,8 @@ class BackendSet:
         self._initializing: dict[str, float] = {}  # by name, since when
         self._chosen_by: dict[str, frozenset[str]] = {}  # keys of labels, by Service
         self._labels = Counter[str]()  # how many Services choose by each
+        self._changes = Allowances[str](CHANGES, CHANGE_PAUSE, MOST_NODES)
+        self._paused: dict[str, asyncio.TimerHandle] = {}  # by the name of the Node
         self._backends: Backends | None = None
         self._changed = asyncio.Event()
         self.is_debounced = True  # no Node changed since `debounced` returned
@@ -86,7 +92,7 @@ class BackendSet:
         self._nodes.pop(name, None)
         may_become_one = node is not None and _may_become_backend(node, self._provider_ids)
         if node and may_be_backend(node, self._provider_ids):
-            self._identities[name] = self._identity(node)
+            self._identities[name] = self._next_identity(node)
         else:
             self._identities.pop(name, None)
         if node and may_become_one and node.is_uninitialized:
@@ -96,6 +102,27 @@ class BackendSet:
         self._backends = None
         self.is_debounced = False
         self._changed.set()
+
+    def _next_identity(self, node: Node) -> BackendIdentity:
+        """The Node's own; for a while the one before where its kubelet changes it again and again.
+
+        A kubelet writes its addresses and labels, and each change is a call for every Service.
+        """
+        name, after = node.name, self._identity(node)
+        before = self._identities.get(name, after)
+        is_by_kubelet = (*before[:2], before[4]) == (*after[:2], after[4])
+        if before == after or not is_by_kubelet:
+            return after
+        if pause := self._changes.take(name, time.monotonic()):
+            if name not in self._paused:
+                loop = asyncio.get_running_loop()
+                self._paused[name] = loop.call_later(pause, self._on_pause_end, name)
+            return before
+        return after
+
+    def _on_pause_end(self, name: str) -> None:
+        del self._paused[name]
+        self.update(name, self._read(name))
 
     def choose_by(self, service: str, labels: Collection[str]) -> None:
         """Take a change of these labels of a Node for a change of backends.

@@ -16,6 +16,7 @@ from tests.support.deadlines import within
 from tests.support.nodes import Tweak, created, labelled, with_provider_id
 from tests.support.rows import row
 from tests.support.waiting import until
+from workers.service.backends import CHANGE_PAUSE, CHANGES
 from workers.service.plan import LAST_APPLIED_ANNOTATION
 
 from .cloud import Balancers
@@ -124,6 +125,26 @@ async def test_nodes_that_keep_arriving_are_few_updates() -> None:
         await w.rest()
         assert len(updates(w)) <= 5
         assert len(updates(w)[-1]) == 51
+
+
+async def test_a_kubelet_that_changes_its_address_for_ever_costs_few_updates() -> None:
+    """Each is a call for every Service; what it is in the end is what the cloud gets."""
+    async with running_with(node("n1", with_address("10.9.0.0")), N2, service()) as w:
+        await w.rest()
+        for turn in range(600):
+            address = f"10.9.{turn // 250}.{turn % 250}"
+            w.cluster.put(node("n1", with_address(address)))
+            await asyncio.sleep(0.1)
+        await w.rest()
+        assert len(updates(w)) <= CHANGES + 1
+        w.cluster.put(N3)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1", "n2", "n3")
+        await asyncio.sleep(CHANGE_PAUSE + 1.0)
+        await w.rest()
+        (last,) = (it for it in w.controller._backends.current().nodes if it.name == "n1")
+        assert last.addresses[0]["address"] == address
+        assert len(updates(w)) <= CHANGES + 3
 
 
 async def test_a_service_taken_up_while_nodes_arrive_waits_for_them() -> None:
