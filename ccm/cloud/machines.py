@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from ccm.cloud.lookup import NOT_UNDERSTOOD, batches, read_each
 from ccm.errors import CloudError, ConfigurationFault
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
-from ccm.model.objects import Node
+from ccm.model.objects import Json, Node, text
 
 K = TypeVar("K")
 L = TypeVar("L")
@@ -40,6 +40,17 @@ class Listing(Generic[K, M]):
     def verify_complete(self) -> None:
         """Raise `CloudError` when something may be missing."""
         verify_complete(self.incomplete_reasons)
+
+
+def listed_by(key: str, records: Iterable[Json]) -> Listing[str, Json]:
+    """Records by their field `key`, a text; one without it is left out, and may be anybody's."""
+    found = Listing[str, Json]()
+    for record in records:
+        if name := text(record.get(key)):
+            found.by_id[name] = record
+        else:
+            found.incomplete_reasons.append(f"a record in the list has no {key}")
+    return found
 
 
 def join_reasons(reasons: Iterable[str]) -> str:
@@ -133,7 +144,7 @@ class MachineLookup(ABC, Generic[L, M]):
 
         Asked once for all of them, before `prove_gone`.
         """
-        return ()
+        return listing.incomplete_reasons if isinstance(listing, Listing) else ()
 
     async def prepare(self, machines: Sequence[M], listing: L) -> None:
         """Read what `instance` needs of all machines that were found, in few calls."""

@@ -1,10 +1,17 @@
-"""Who gets the next cloud call: strictly by priority, a small share for all, owners in turn."""
+"""Who gets the next cloud call: strictly by priority, a small share for all, owners in turn.
 
-from collections.abc import Collection
+And how often something else may happen of each of many.
+"""
+
+from collections import OrderedDict
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Generic, TypeVar
 
 from ccm.decide.rate_law import Bucket
+
+K = TypeVar("K", bound=Hashable)
 
 GRANT_TIMEOUT = 2.0  # seconds in which a granted call must begin
 GRANT_WAIT = 60.0  # seconds that a call waits for its grant; then its work is planned again
@@ -85,3 +92,24 @@ class FairQueue:
 def whole_tokens(bucket: Bucket, now: float) -> int:
     """How many calls the bucket has now."""
     return 0 if now < bucket.open_until else int(bucket.tokens + 1e-9)
+
+
+class Allowances(Generic[K]):
+    """`burst` times at once, and one more every `refill` seconds, for each key.
+
+    Of more keys than `most` those are forgotten that were asked about longest ago.
+    """
+
+    def __init__(self, burst: int, refill: float, most: int) -> None:
+        self._burst, self._refill, self._most = float(burst), refill, most
+        self._left: OrderedDict[K, tuple[float, float]] = OrderedDict()  # and as of when
+
+    def take(self, key: K, now: float) -> float:
+        """0 where it may happen now, which is counted; else in how many seconds it may."""
+        left, at = self._left.pop(key, (self._burst, now))
+        left = min(left + (now - at) / self._refill, self._burst)
+        wait = max((1.0 - left) * self._refill, 0.0)
+        self._left[key] = (left if wait else left - 1.0), now
+        if len(self._left) > self._most:
+            self._left.popitem(last=False)
+        return wait

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Literal, Self
 
-from ccm.decide.allowance import Allowances
+from ccm.decide.budget import Allowances
 from ccm.errors import KubernetesError, NotLeading, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, KubernetesObject, format_time

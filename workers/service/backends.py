@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ccm.decide.allowance import Allowances
+from ccm.background import call_later
+from ccm.decide.budget import Allowances
 from ccm.model.objects import Node
 from workers.timings import Timings
 
@@ -115,13 +116,12 @@ class BackendSet:
             return after
         if pause := self._changes.take(name, time.monotonic()):
             if name not in self._paused:
-                loop = asyncio.get_running_loop()
-                self._paused[name] = loop.call_later(pause, self._on_pause_end, name)
+                self._paused[name] = call_later(pause, self._on_pause_end, name)
             return before
         return after
 
     def _on_pause_end(self, name: str) -> None:
-        del self._paused[name]
+        self._paused.pop(name, None)
         self.update(name, self._read(name))
 
     def choose_by(self, service: str, labels: Collection[str]) -> None:
