@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from ccm.redaction import safe_text
 
@@ -108,6 +108,17 @@ def read_network(cidr: str) -> Network | None:
         return None
     try:
         return ip_network(cidr, strict=False)
+    except ValueError:
+        return None
+
+
+def read_address(written: str) -> IPv4Address | IPv6Address | None:
+    """The address that it names, or None.
+
+    None with a zone as well (`fe80::1%eth0`), which may be any text: guests report what they like.
+    """
+    try:
+        return ip_address(written) if "%" not in written else None
     except ValueError:
         return None
 

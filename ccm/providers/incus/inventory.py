@@ -15,7 +15,7 @@ from itertools import chain
 from ccm.cloud.lookup import read_each
 from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
-from ccm.model.cloud import UUID
+from ccm.model.cloud import UUID, read_address
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import IncusApi
@@ -254,8 +254,7 @@ def instance_of(node: Node, listed: InstanceList) -> ListedInstance | None:
 
 def is_address(value: str) -> bool:
     """Whether it is one that others may reach."""
-    try:
-        address = ip_address(value)
-    except ValueError:
-        return False
-    return not (address.is_loopback or address.is_link_local or address.is_unspecified)
+    address = read_address(value)
+    return address is not None and not (
+        address.is_loopback or address.is_link_local or address.is_unspecified
+    )

@@ -5,10 +5,10 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address
 
 from ccm.errors import CloudError, NotLeading
-from ccm.model.cloud import AddressType, Network, NodeAddress
+from ccm.model.cloud import AddressType, Network, NodeAddress, read_address
 from ccm.model.objects import Node, mapping, objects, text
 from ccm.providers.proxmox.api import AGENT, ProxmoxApi
 from ccm.providers.proxmox.config import DEFAULT, NetworkSection
@@ -149,11 +149,10 @@ class GuestAgents:
 
 def _address(value: str) -> Address | None:
     """One that others may reach."""
-    try:
-        found = ip_address(value.strip())
-    except ValueError:
+    found = read_address(value.strip())
+    if found is None or found.is_loopback or found.is_link_local or found.is_unspecified:
         return None
-    return None if found.is_loopback or found.is_link_local or found.is_unspecified else found
+    return found
 
 
 def _is_wanted(address: Address, section: NetworkSection) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from ccm.cloud.lookup import NOT_UNDERSTOOD
-from ccm.model.cloud import AddressType, NodeAddress
+from ccm.model.cloud import AddressType, NodeAddress, read_address
 from ccm.model.objects import mapping, text
 from ccm.providers.vsphere.config import IPV4, AddressRules, VsphereConfig
 from ccm.providers.vsphere.inventory import Nic
@@ -74,11 +74,8 @@ def usable_addresses(nics: Iterable[Nic]) -> list[GuestAddress]:
     found = list[GuestAddress]()
     for nic in nics:
         for written in nic.addresses if nic.device != NO_CARD else ():
-            try:
-                address = ip_address(written)
-            except ValueError:
-                continue
-            if not (
+            address = read_address(written)
+            if address and not (
                 address.is_loopback
                 or address.is_link_local
                 or address.is_unspecified

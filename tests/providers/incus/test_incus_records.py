@@ -111,6 +111,11 @@ def instance(network: Mapping[str, Any] | None = None, **changes: Any) -> Listed
         ),
         pytest.param({}, ["10.99.0.2", "fd42:99::2"], id="IN32 while a NIC is replugged"),
         pytest.param(None, ["10.99.0.2", "fd42:99::2"], id="while it is off"),
+        pytest.param(
+            {"eth0": nic(MAC, ("2001:db8::1%\x1b[31m", "64"), ("10.99.0.2", "24"))},
+            ["10.99.0.2"],
+            id="a zone of any text",
+        ),
         pytest.param({"eth0": nic(MAC, ("nonsense", "24"))}, ["10.99.0.2", "fd42:99::2"], id="odd"),
     ],
 )

@@ -50,6 +50,7 @@ async def test_what_is_not_the_machines_is_left_out() -> None:
             interface(MAC.upper(), "fe80::1/64", "2001:db8::5/64", "10.0.0.5/24"),
             interface(MAC, "169.254.7.7/16", "10.0.0.9/24", "10.0.0.100/32", "127.0.0.1/8"),
             {"hardware-address": MAC, "ip-addresses": [{"ip-address": "x"}, None, {}]},
+            {"hardware-address": MAC, "ip-addresses": [{"ip-address": "2001:db8::1%\x1b[31m"}]},
             "odd",
         ]
     }

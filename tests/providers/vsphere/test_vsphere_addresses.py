@@ -60,7 +60,13 @@ def test_bridges_and_tunnels_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "addresses", [(), ("fe80::1", "169.254.1.1", "127.0.0.1", "224.0.0.1", "0.0.0.0", "x", "")]
+    "addresses",
+    [
+        (),
+        ("fe80::1", "169.254.1.1", "127.0.0.1", "224.0.0.1", "0.0.0.0", "x", ""),
+        ("2001:db8::1%\x1b[31m", f"2001:db8::1%{'x' * 250_000}"),
+    ],
+    ids=["none", "own", "zones"],
 )
 def test_addresses_that_nobody_reaches_are_none(addresses: tuple[str, ...]) -> None:
     """VS33."""
