@@ -3,7 +3,7 @@
 Those are upstream's keys. A selector is as Kubernetes has them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.cloud.config_file import TextReading, choice, of_form
@@ -65,6 +65,10 @@ class BalancerConfig:
         by_namespace = matches(self.service_namespace_selector, namespace)
         return by_namespace and matches(self.service_label_selector, labels)
 
+    def takes_node(self, labels: Mapping[str, str], vm_set: str) -> bool:
+        """Whether a Node with these labels and of this scale or availability set may be on it."""
+        return self.primary_vm_set.lower() == vm_set.lower() or matches(self.node_selector, labels)
+
 
 SELECTORS = "serviceLabelSelector", "serviceNamespaceSelector", "nodeSelector"
 
@@ -73,69 +77,58 @@ def read_balancer_configs(
     reader: YamlReader, root: YamlMapping, form: Format
 ) -> tuple[BalancerConfig, ...]:
     """Take them out of the document; what is wrong is recorded with its place."""
-    listed, line = root.pop(KEY, None), root.lines.get(KEY, 0)
-    if listed is not None and not isinstance(listed, list):
-        reader.faults.add(KEY, "is not a list", "write its items below it", line)
-        return ()
+    reader.faults.origins[KEY] = root.lines.get(KEY, 0)
     found = list[BalancerConfig]()
-    for number, item in enumerate(listed or (), 1):
-        place = f"{KEY} {number}"
-        reader.faults.origins[place] = line
-        raw = _spelled(reader.as_mapping(item, place), keys_of(BalancerConfig, form))
+    for raw in _mappings(reader, root.pop(KEY, None), KEY, keys_of(BalancerConfig, form)):
         by_label, by_namespace, of_nodes = (
-            _selector(reader, raw.pop(key, None), f"{place} {key}") for key in SELECTORS
+            _selector(reader, raw.pop(key, None), f"{KEY} {key}") for key in SELECTORS
         )
-        read = reader.read(BalancerConfig, raw, place)
+        read = reader.read(BalancerConfig, raw, KEY)
         named = read.name, read.primary_vm_set, read.allow_service_placement
         found.append(BalancerConfig(*named, by_label, by_namespace, of_nodes))
     return tuple(found)
 
 
-def _spelled(raw: YamlMapping, keys: list[str]) -> YamlMapping:
-    """With known keys as they are spelled: Go takes them in any case of letters."""
-    known, found = {key.lower(): key for key in keys}, YamlMapping()
-    for key, value in raw.items():
-        found.put(known.get(key.lower(), key), value, raw.lines[key])
-    return found
+def _mappings(
+    reader: YamlReader, listed: object, place: str, keys: Sequence[str]
+) -> Iterator[YamlMapping]:
+    """The items of a list, with known keys as they are spelled: Go takes any case of letters."""
+    if listed is not None and not isinstance(listed, list):
+        reader.faults.add(place, "is not a list", "write its items below it")
+    known = {key.lower(): key for key in keys}
+    for item in listed if isinstance(listed, list) else ():
+        raw, found = reader.as_mapping(item, place), YamlMapping()
+        for key, value in raw.items():
+            found.put(known.get(key.lower(), key), value, raw.lines[key])
+        yield found
 
 
 def _selector(reader: YamlReader, value: object, place: str) -> Selector | None:
     if value is None:
         return None
-    keys = ["matchLabels", "matchExpressions"]
-    raw = _spelled(reader.as_mapping(value, place), keys)
-    reader.check_keys(raw, place, keys)
+    labels, expressions = "matchLabels", "matchExpressions"
+    (raw,) = _mappings(reader, [value], place, (labels, expressions))
+    reader.check_keys(raw, place, [labels, expressions])
     found = [
-        Requirement(key, IN, (text if isinstance(text, str) else "",))
-        for key, text in reader.mapping(raw, "matchLabels", place).items()
+        Requirement(key, IN, (str(item or ""),))
+        for key, item in reader.mapping(raw, labels, place).items()
     ]
-    return (*found, *_expressions(reader, raw.get("matchExpressions"), place))
-
-
-def _expressions(reader: YamlReader, listed: object, place: str) -> Iterator[Requirement]:
-    place = f"{place} matchExpressions"
-    if listed is not None and not isinstance(listed, list):
-        reader.faults.add(place, "is not a list", "write its items below it")
-    for item in listed if isinstance(listed, list) else ():
-        raw = _spelled(reader.as_mapping(item, place), ["key", "operator", "values"])
-        found = reader.read(Requirement, raw, place)
-        has_values = found.operator in (IN, NOT_IN)
-        if not (found.key and found.operator) or bool(found.values) != has_values:
+    place = f"{place} {expressions}"
+    for item in _mappings(reader, raw.get(expressions), place, keys_of(Requirement)):
+        found.append(part := reader.read(Requirement, item, place))
+        has_values = part.operator in (IN, NOT_IN)
+        if not (part.key and part.operator) or bool(part.values) != has_values:
             remedy = "give key, operator, and values for In and NotIn alone"
             reader.faults.add(place, "has an item that is not complete", remedy)
-        yield found
+    return tuple(found)
 
 
-def check_balancer_configs(configs: tuple[BalancerConfig, ...], faults: Faults) -> None:
+def check_balancer_configs(configs: Sequence[BalancerConfig], faults: Faults) -> None:
     """Record what upstream refuses as well."""
-    for field, key in (("name", "name"), ("primary_vm_set", "primaryVMSet")):
-        values = [str(getattr(item, field)).lower() for item in configs]
-        if not all(values):
-            faults.add(KEY, f"has an item without {key}", "give it one")
-        for value in sorted({value for value in values if value and values.count(value) > 1}):
-            faults.add(KEY, f"has {key} {value} twice", "give each another one")
+    sets = [item.primary_vm_set.lower() for item in configs]
+    for key, values in (("name", [item.key for item in configs]), ("primaryVMSet", sets)):
+        if len({*values} - {""}) < len(configs):
+            faults.add(KEY, f"has items without {key}, or with one", "give each its own")
     if any(item.key.endswith(INTERNAL_SUFFIX) for item in configs):
-        remedy = (
-            f"leave internal load balancers out: each item has one called NAME{INTERNAL_SUFFIX}"
-        )
+        remedy = f"leave it out: each load balancer has a twin called NAME{INTERNAL_SUFFIX}"
         faults.add(KEY, f"has a name that ends with {INTERNAL_SUFFIX}", remedy)

@@ -119,10 +119,10 @@ def faults_of(*several: Json, **more: Any) -> str:
 @pytest.mark.parametrize(
     ("one", "why"),
     [
-        ({"name": "b"}, "has an item without primaryVMSet"),
-        ({"primaryVMSet": "b"}, "has an item without name"),
-        ({"name": "A", "primaryVMSet": "b"}, "has name a twice"),
-        ({"name": "b", "primaryVMSet": "A"}, "has primaryVMSet a twice"),
+        ({"name": "b"}, "has items without primaryVMSet, or with one"),
+        ({"primaryVMSet": "b"}, "has items without name, or with one"),
+        ({"name": "A", "primaryVMSet": "b"}, "has items without name, or with one"),
+        ({"name": "b", "primaryVMSet": "A"}, "has items without primaryVMSet, or with one"),
         ({"name": "a-internal", "primaryVMSet": "b"}, "ends with -internal"),
         ({"autoPlaceServices": True}, "autoPlaceServices: is not a key of this file"),
         ({"activeNodes": []}, "activeNodes: is not a key of this file"),
@@ -555,6 +555,17 @@ async def test_a_load_balancer_that_goes_leaves_its_nodes_to_the_others(
     await cloud.ensure(goes, *nodes)
     await delete(cloud, goes)
     assert behind(lab) == {MAIN: {one.name for one in nodes}}
+
+
+async def test_a_twin_that_goes_last_leaves_its_nodes_to_the_others(
+    lab: Lab, cloud: Started, nodes: list[Node]
+) -> None:
+    """AZ73: of an internal Service that becomes a public one elsewhere."""
+    await cloud.ensure(web("stays", {ON: MAIN}, ports=[port(81)]), *nodes)
+    await cloud.ensure(web(annotations=INNER | {ON: SLOW}), *nodes)
+    await cloud.ensure(web(annotations={ON: FAST}), *nodes)
+    assert parts(lab).keys() == {MAIN, FAST}
+    assert set.union(*behind(lab).values()) == {one.name for one in nodes}
 
 
 @pytest.mark.parametrize("families", [["IPv4"], ["IPv4", "IPv6"]])

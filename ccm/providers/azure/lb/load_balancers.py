@@ -28,19 +28,19 @@ from ccm.providers.azure.lb.admission import Admission
 from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
 from ccm.providers.azure.lb.members import (
     Backends,
+    Candidates,
     Members,
     PoolMembers,
     backends,
     joined_addresses,
     joined_groups,
     pool_members,
-    shares_of,
 )
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
 from ccm.providers.azure.lb.placement import Balancers, Place, Placements
 from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
 from ccm.providers.azure.lb.request import BalancerRequest, additional_ips, read_request
-from ccm.providers.azure.machines import Machines, together
+from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
 
 NO_FLOATING = f"{PREFIX}disable-load-balancer-floating-ip"
@@ -114,8 +114,8 @@ class AzureLoadBalancers:
             await self.ensure(service, nodes)
             return
         self._nodes = nodes
-        seen, machines = self._members.writes, await self._machines(names, nodes, balancers)
-        await self._join(names, balancers, nodes, machines, seen)
+        read = await self._machines(names, nodes, balancers)
+        await self._join(names, balancers, read)
 
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
@@ -126,9 +126,9 @@ class AzureLoadBalancers:
         addresses = {*ips_of(frontends, listed)}
         addresses |= {ip_of(item) for item in listed if owner.is_of(item)} - {""}
         if service.annotations.get(NO_FLOATING) == "true":
-            machines = await self._machines(names, (), balancers)
+            read = await self._machines(names, (), balancers)
             pools = self._pools(balancers, names)
-            addresses = joined_addresses(pools, machines.interfaces)
+            addresses = joined_addresses(pools, read.machines.interfaces)
         with suppress(Refused):
             more = additional_ips(Annotations(service.annotations))
             others = await self._addresses.of_others(balancers.values(), names) if more else set()
@@ -138,9 +138,7 @@ class AzureLoadBalancers:
         left = await self._leave(names, balancers, balancers)
         await self._addresses.release(owner, group, (), listed)
         self._placements.forget(names)
-        if self._config.balancers and self._nodes and len(left) < len(balancers):
-            machines = await self._machines(names, self._nodes, left)
-            await self._join(names, left, self._nodes, machines, self._members.writes)
+        await self._take_over(names, balancers, left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         """By the names of frontends, which begin with the UID but for its last character."""
@@ -162,11 +160,11 @@ class AzureLoadBalancers:
 
     async def _ensure(self, request: BalancerRequest, nodes: Sequence[Node]) -> Balancer:
         names, group, self._nodes = request.names, _group_of(request.service), nodes
-        seen, balancers = self._members.writes, await self._balancers()
+        balancers = await self._balancers()
         reads: list[Any] = await together(
             self._machines(names, nodes, balancers), self._addresses.list(group)
         )
-        machines, listed = reads
+        read, listed = reads
         before = plan.frontends_in(balancers.values(), names)
         if more := additional_ips(request.annotations):
             others = await self._addresses.of_others(balancers.values(), names)
@@ -181,21 +179,20 @@ class AzureLoadBalancers:
         planned = await self._plan(request, public, place, balancers.get(place))
         now = await self._write(planned, place, balancers)
         balancer = now[place]
-        wanted = await self._join(names, now, nodes, machines, seen)
+        is_changed = now is not balancers
+        wanted = await self._join(names, now, read, is_changed=is_changed)
         if unknown := [name for name, machine in wanted.items() if machine is None]:
             request.warnings.append(f"the machine is not known of {_named(unknown)}")
-        if self._config.balancers:
-            taken = set().union(*shares_of(names, now, nodes, wanted, self._config).values())
-            if left := [name for name in wanted if wanted[name] and name not in taken]:
-                request.warnings.append(f"no load balancer takes {_named(left)}")
+        if left := [item.name for item in nodes if self._is_left_out(item, wanted)]:
+            request.warnings.append(f"no load balancer takes {_named(left)}")
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
         stale = {*ips_of(before, listed)} - {*addresses}
         kept = plan.ports_of_others(now.values(), names, own_frontends(balancer, names))
-        machine_ips = joined_addresses(self._pools(balancers, names), machines.interfaces)
+        machine_ips = joined_addresses(self._pools(balancers, names), read.machines.interfaces)
         await self._admission.admit(request, addresses, stale, kept, wanted, machine_ips)
-        await self._leave(names, now, now.keys() - {place})
+        await self._take_over(names, now, await self._leave(names, now, now.keys() - {place}))
         used = [ids.id_of(item) for item in public.values()]
         await self._addresses.release(self._addresses.owner(request), group, used, listed)
         served = [*addresses, *additional_ips(request.annotations)]
@@ -279,39 +276,48 @@ class AzureLoadBalancers:
         self, names: Names, balancers: Balancers, places: Collection[Place]
     ) -> Balancers:
         """The load balancers without the Service's parts in these places."""
-        left = dict(balancers)
-        for place in places:
+        for place in list(places):
             balancer = balancers[place]
             if own_frontends(balancer, names) or plan.has_parts(balancer, names):
                 changed = await self._resources[place].change(lambda item: plan.remove(item, names))
-                left[place] = changed or {}
-        return {place: item for place, item in left.items() if item}
+                left = {other: item for other, item in balancers.items() if other != place}
+                balancers = {**left, place: changed} if changed else left
+        return balancers
+
+    def _is_left_out(self, node: Node, wanted: Backends) -> bool:
+        """Whether no load balancer takes a Node, be it there or not."""
+        configs, machine = self._config.balancers, wanted.get(node.name)
+        return bool(configs and machine) and not any(
+            item.takes_node(node.labels, machine.vm_set if machine else "") for item in configs
+        )
+
+    async def _take_over(self, names: Names, before: Balancers, left: Balancers) -> None:
+        """Put the machines of several load balancers that went behind those that are left."""
+        if self._config.balancers and self._nodes and len(left) < len(before):
+            read = await self._machines(names, self._nodes, left)
+            await self._join(names, left, read, is_changed=True)
 
     async def _join(
-        self,
-        names: Names,
-        balancers: Balancers,
-        nodes: Sequence[Node],
-        machines: Machines,
-        seen: int,
+        self, names: Names, balancers: Balancers, read: Candidates, *, is_changed: bool = False
     ) -> Backends:
-        """`seen` are the writes of interfaces before `machines` were read.
+        """Put the machines behind the load balancers of a Service.
 
-        Who leaves is in no rule before: afterwards no pool would show it. Several load balancers
-        share the machines: one at a time spreads them, by what is there now.
+        Several share the machines: one Service at a time spreads them, by what is there now. What
+        was read says nothing of that where we have changed it.
         """
-        wanted = backends(nodes, machines, self._config)
+        wanted = backends(read.nodes, read.machines, self._config)
 
         def wrong(seen: Balancers) -> list[PoolMembers]:
-            listed = pool_members(names, seen, nodes, wanted, self._config)
+            listed = pool_members(names, seen, read.nodes, wanted, self._config)
             return [item for item in listed if not self._members.are_right(item)]
 
-        if (found := wrong(balancers)) and self._config.balancers:
+        found = wrong(balancers)
+        if self._config.balancers and (found or is_changed):
             async with self._spreading:
                 balancers = await self._read_balancers()
-                await self._fill(wrong(balancers), balancers, wanted, machines, seen)
+                await self._fill(wrong(balancers), balancers, wanted, read)
         elif found:
-            await self._fill(found, balancers, wanted, machines, seen)
+            await self._fill(found, balancers, wanted, read)
         return wanted
 
     async def _fill(
@@ -319,18 +325,20 @@ class AzureLoadBalancers:
         wrong: Sequence[PoolMembers],
         balancers: Balancers,
         wanted: Backends,
-        machines: Machines,
-        seen: int,
+        read: Candidates,
     ) -> None:
-        """Those pools first that machines leave: others may wait for them."""
-        interfaces = machines.interfaces
+        """Those pools first that machines leave: others may wait for them.
+
+        Who leaves all of them is in no rule before: afterwards no pool would show it.
+        """
+        interfaces = read.machines.interfaces
         listed = [(self._members.leaving(item, interfaces), item) for item in wrong]
         gone = {ip for left, _ in listed for ip in left}
         gone -= {ip for machine in wanted.values() if machine for ip in machine.private}
         if gone and plan.has_node_ports(balancers.values()):
             await self._admission.open(None, (), gone, {}, [])
         for _, members in sorted(listed, key=lambda pair: not pair[0]):
-            await self._members.join(members, interfaces, seen)
+            await self._members.join(members, interfaces, read.writes)
 
     # Reads
 
@@ -341,10 +349,10 @@ class AzureLoadBalancers:
 
     async def _machines(
         self, names: Names, nodes: Sequence[Node], balancers: Balancers
-    ) -> Machines:
+    ) -> Candidates:
         """Those in the groups of Nodes, and of what is in the cluster's pools."""
-        groups = joined_groups(self._pools(balancers, names))
-        return await self._instances.read_all(nodes, groups)
+        writes, groups = self._members.writes, joined_groups(self._pools(balancers, names))
+        return Candidates(nodes, await self._instances.read_all(nodes, groups), writes)
 
     def _pools(self, balancers: Balancers, names: Names) -> list[Json]:
         """The cluster's, and a Service's own."""

@@ -28,6 +28,15 @@ Backends = Mapping[str, Machine | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Candidates:
+    """Nodes and their machines, read after so many writes of interfaces."""
+
+    nodes: Sequence[Node]
+    machines: Machines
+    writes: int
+
+
+@dataclass(frozen=True, slots=True)
 class PoolMembers:
     """A pool as it was read, and who has to be in it, by addresses of this version."""
 
@@ -56,24 +65,17 @@ def _joined_nodes(pools: Iterable[Json], wanted: Backends) -> set[str]:
     return {owners[ip] for pool in pools for ip in _entries(pool).values() if ip in owners}
 
 
-def shares_of(
+def pool_members(
     names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
-) -> Mapping[str, Collection[str]]:
-    """The Nodes behind each of several load balancers, of those whose machine is known."""
+) -> Iterator[PoolMembers]:
+    """Who has to be in pools of the Service, and with several load balancers in the cluster's."""
     joined = {place.name: set[str]() for place in balancers}
     for place, balancer in balancers.items():
         common = [item for item in pools_of(balancer) if _name(item) in names.pools]
         joined[place.name] |= _joined_nodes(common, wanted)
     vm_sets = {name: machine.vm_set for name, machine in wanted.items() if machine}
     known = [node for node in nodes if node.name in vm_sets]
-    return spread(config.balancers, joined, known, vm_sets)
-
-
-def pool_members(
-    names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
-) -> Iterator[PoolMembers]:
-    """Who has to be in pools of the Service, and with several load balancers in the cluster's."""
-    shares = shares_of(names, balancers, nodes, wanted, config)
+    shares = spread(config.balancers, joined, known, vm_sets)
     own = {names.pool(family).lower(): family for family in names.service.ip_families}
     for place, balancer in balancers.items():
         is_own = bool(own_frontends(balancer, names))
