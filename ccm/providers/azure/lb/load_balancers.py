@@ -264,7 +264,9 @@ class AzureLoadBalancers:
         others = [item for item in others if item.is_internal == place.is_internal]
         for other in others:
             if plan.is_shared(balancers[other], names):
-                raise Refused(f"its frontend on load balancer {other.name} is also others'")
+                raise Refused(
+                    f"it cannot leave load balancer {other.name}: others use its frontend"
+                )
         balancers = await self._leave(names, balancers, others)
         has_failed = current and ids.properties_of(current).get("provisioningState") == "Failed"
         if current and copy == current and not has_failed:
@@ -285,14 +287,14 @@ class AzureLoadBalancers:
         return balancers
 
     def _is_left_out(self, node: Node, wanted: Backends) -> bool:
-        """Whether no load balancer takes a Node, be it there or not."""
+        """Whether a Node would be behind none, if all load balancers were there."""
         configs, machine = self._config.balancers, wanted.get(node.name)
         return bool(configs and machine) and not any(
             item.takes_node(node.labels, machine.vm_set if machine else "") for item in configs
         )
 
     async def _take_over(self, names: Names, before: Balancers, left: Balancers) -> None:
-        """Put the machines of several load balancers that went behind those that are left."""
+        """Put the machines of load balancers that were deleted behind those that are left."""
         if self._config.balancers and self._nodes and len(left) < len(before):
             read = await self._machines(names, self._nodes, left)
             await self._join(names, left, read, is_changed=True)
@@ -302,8 +304,8 @@ class AzureLoadBalancers:
     ) -> Backends:
         """Put the machines behind the load balancers of a Service.
 
-        Several share the machines: one Service at a time spreads them, by what is there now. What
-        was read says nothing of that where we have changed it.
+        Several share the machines: one Service at a time spreads them, by what is there now; what
+        was read is old once something is changed.
         """
         wanted = backends(read.nodes, read.machines, self._config)
 

@@ -59,36 +59,38 @@ def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> 
     return found
 
 
-def _joined_nodes(pools: Iterable[Json], wanted: Backends) -> set[str]:
-    """The Nodes whose machines are in these pools by address."""
-    owners = {ip: name for name, machine in wanted.items() if machine for ip in machine.private}
-    return {owners[ip] for pool in pools for ip in _entries(pool).values() if ip in owners}
-
-
 def pool_members(
     names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
 ) -> Iterator[PoolMembers]:
     """Who has to be in pools of the Service, and with several load balancers in the cluster's."""
-    joined = {place.name: set[str]() for place in balancers}
-    for place, balancer in balancers.items():
-        common = [item for item in pools_of(balancer) if _name(item) in names.pools]
-        joined[place.name] |= _joined_nodes(common, wanted)
-    vm_sets = {name: machine.vm_set for name, machine in wanted.items() if machine}
-    known = [node for node in nodes if node.name in vm_sets]
-    shares = spread(config.balancers, joined, known, vm_sets)
+    shares = _shares(names, balancers, nodes, wanted, config) if config.balancers else {}
     own = {names.pool(family).lower(): family for family in names.service.ip_families}
     for place, balancer in balancers.items():
         is_own = bool(own_frontends(balancer, names))
-        some = {
-            name: machine
-            for name, machine in wanted.items()
-            if machine is None or name in shares[place.name]
-        }
         for pool in pools_of(balancer):
             if config.balancers and (family := names.pools.get(_name(pool))):
-                yield PoolMembers(pool, some, 6 if family == IPV6 else 4)
+                yield PoolMembers(pool, shares[place.name], 6 if family == IPV6 else 4)
             elif is_own and (family := own.get(_name(pool))):
                 yield PoolMembers(pool, wanted, 6 if family == IPV6 else 4)
+
+
+def _shares(
+    names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
+) -> Mapping[str, Backends]:
+    """Who is behind each of several load balancers; who is not known may be behind any."""
+    owners = {ip: name for name, machine in wanted.items() if machine for ip in machine.private}
+    joined = {place.name: set[str]() for place in balancers}
+    for place, balancer in balancers.items():
+        for pool in pools_of(balancer):
+            ips = _entries(pool).values() if _name(pool) in names.pools else ()
+            joined[place.name] |= {owners[ip] for ip in ips if ip in owners}
+    vm_sets = {name: machine.vm_set for name, machine in wanted.items() if machine}
+    known = [node for node in nodes if node.name in vm_sets]
+    unknown = wanted.keys() - vm_sets.keys()
+    return {
+        key: {name: wanted[name] for name in some | unknown}
+        for key, some in spread(config.balancers, joined, known, vm_sets).items()
+    }
 
 
 def joined_groups(pools: Iterable[Json]) -> set[str]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ccm.errors import Refused
 from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.azure.balancer_configs import BalancerConfig, matches
-from ccm.providers.azure.ids import key_of, properties_of, same
+from ccm.providers.azure.ids import key_of, properties_of
 from ccm.providers.azure.lb.annotations import CONFIGURATIONS, PREFIX
 from ccm.providers.azure.lb.names import Names
 from ccm.providers.azure.lb.plan import RULES, frontends_of, own_frontends
@@ -108,7 +108,7 @@ def _choices(
     asked = [item.lower() for item in annotations.items(CONFIGURATIONS)]
     where = f"annotation {PREFIX}{CONFIGURATIONS}"
     if asked and request.has_fixed_address:
-        raise Refused(f"{where}: the address that it asks for is where it is; remove one of both")
+        raise Refused(f"{where}: the Service names an address, which has its load balancer")
     for name in asked:
         if name not in [config.key for config in configs]:
             annotations.warnings.append(f"{where}: no load balancer {name} is configured")
@@ -117,7 +117,7 @@ def _choices(
     found = [item for item in found if item.takes(request.service.labels, namespace)]
     if not found:
         names = ", ".join(asked or [config.key for config in configs])
-        raise Refused(f"none of the load balancers {names} takes it: see their selectors")
+        raise Refused(f"no load balancer of {names} takes it: check their selectors")
     selecting = [item for item in found if item.selects]
     return [item.key for item in selecting or found]
 
@@ -144,6 +144,7 @@ def spread(
     names = {node.name for node in nodes}
     found = {key: names & joined[key] for key in joined}
     present = [config for config in configs if config.key in joined]
+    primary = {config.primary_vm_set.lower(): config.key for config in present}
 
     def move(name: str, key: str) -> None:
         for some in found.values():
@@ -152,15 +153,15 @@ def spread(
 
     rest = list[Node]()
     for node in nodes:
-        primary = [config for config in present if same(config.primary_vm_set, vm_sets[node.name])]
-        if primary:
-            move(node.name, primary[0].key)
+        if key := primary.get(vm_sets[node.name].lower()):
+            move(node.name, key)
         else:
             rest.append(node)
+    plain = [item.key for item in present if not item.node_selector]
+    selecting = [item for item in present if item.node_selector]
     for node in rest:
-        taking = [item for item in present if matches(item.node_selector, node.labels)]
-        selecting = [item.key for item in taking if item.node_selector]
-        choices = selecting or [item.key for item in taking]
+        choices = [item.key for item in selecting if matches(item.node_selector, node.labels)]
+        choices = choices or plain
         current = [key for key in choices if node.name in found[key]]
         fewest = min(choices, key=lambda key: len(found[key]), default="")
         move(node.name, current[-1] if current else fewest)
