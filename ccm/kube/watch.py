@@ -20,6 +20,7 @@ from ccm.model.objects import Json, mapping, text
 
 PAGE_SIZE = 100  # more at once would cost memory that stays: 40 MiB at 500, 24 at 100
 SERVER_TIMEOUT = 300  # seconds after which the server ends a watch by itself
+MOST_DIGITS = 18  # of a version; more is not one
 MAX_LINE_SIZE = 32 << 20  # bytes; the largest objects that etcd takes are a tenth of that
 
 
@@ -307,7 +308,8 @@ async def _lines(content: HttpConnection, idle_limit: float) -> AsyncIterator[by
 
 def _is_older(version: str, than: str) -> bool:
     """Whether it is; of versions that are not numbers this is not known."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+    are_numbers = all(it.isdecimal() and len(it) <= MOST_DIGITS for it in (version, than))
+    return are_numbers and int(version) < int(than)
 
 
 def _updated(item: Any) -> Updated | Malformed:

@@ -176,6 +176,14 @@ async def test_a_list_that_stays_older_is_the_truth_after_a_restore() -> None:
         assert asked(server)[-1] == "watch 4"
 
 
+async def test_a_version_of_thousands_of_digits_is_older_than_none() -> None:
+    meta = {"resourceVersion": "9" * 5000}
+    odd, fresh = json_answer({"items": [obj("a", 1)], "metadata": meta}), listing(6, obj("a", 1))
+    async with serving(fresh, stream(GONE), odd, stream(then="silence")) as (_, kube):
+        found = await events(kube, 9)
+        assert kinds(found) == "[ put ] open failed [ put ] open"
+
+
 async def test_a_watch_that_ends_goes_on_from_where_it_was() -> None:
     answers = (listing(5), stream(line("ADDED", obj("a", 7))), stream(then="silence"))
     async with serving(*answers) as (server, kube):
