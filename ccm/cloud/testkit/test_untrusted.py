@@ -15,7 +15,7 @@ from ccm.cloud.interface import ChecksServices
 from ccm.cloud.testkit.adapter import Machine, Owner, Untestable
 from ccm.cloud.testkit.harness import Harness, node, node_of, port, service, volume
 from ccm.errors import CloudError, Refused
-from ccm.model.cloud import Answer, Gone, Instance, PlaceAnswer, Unknown
+from ccm.model.cloud import Answer, Balancer, Gone, Instance, PlaceAnswer, Unknown
 from ccm.model.objects import Node
 from ccm.model.service import MOST_RANGES, SOURCE_RANGES, Service
 
@@ -82,13 +82,14 @@ async def test_a_node_of_long_texts_costs_the_others_nothing(harness: Harness) -
 
 
 class SpoiltRecord:
-    """Puts `value` in the place of one field of what the cloud records of one machine.
+    """Puts `value` in the place of one field of what the cloud records of one thing.
 
-    `count` is how many fields the largest record had so far, however deep they are.
+    It is a record with one of its `names` and none of the `others`. `count` is how many fields the
+    largest one had so far, however deep they are.
     """
 
-    def __init__(self, machine: Machine, other: Machine) -> None:
-        self._names, self._others = _names(machine), _names(other)
+    def __init__(self, names: Collection[str], others: Collection[str]) -> None:
+        self._names, self._others = names, others
         self.field, self.count = 0, 0
         self.value: Any = None
 
@@ -115,6 +116,15 @@ class SpoiltRecord:
                 part[key] = self._spoilt(item)
         return part
 
+    def values(self) -> Iterator[Any]:
+        """Spoil field by field, with several values each; the one that is spoilt with."""
+        for offset, _ in product((0, 4, 7), range(MOST_FIELDS)):
+            self.value = ODD_VALUES[(self.field + offset) % len(ODD_VALUES)]
+            yield self.value
+            if not self.count:
+                raise Untestable("the answers are not JSON, or have no record of this one alone")
+            self.field = (self.field + 1) % self.count
+
 
 def _names(machine: Machine) -> tuple[str, str]:
     return machine.node, machine.provider_id.rpartition("/")[2]
@@ -135,16 +145,33 @@ async def test_a_record_of_another_form_costs_the_others_nothing(harness: Harnes
     nodes = [node_of(odd), node_of(other)]
     expected = (await harness.describe(nodes))[other.node]
     assert isinstance(expected, Instance)
-    spoilt = harness.gate.spoil = SpoiltRecord(odd, other)
-    for offset, _ in product((0, 4, 7), range(MOST_FIELDS)):
-        spoilt.value = ODD_VALUES[(spoilt.field + offset) % len(ODD_VALUES)]
+    spoilt = harness.gate.spoil = SpoiltRecord(_names(odd), _names(other))
+    for value in spoilt.values():
         answers = await harness.describe(nodes)
-        assert answers[other.node] == expected, (spoilt.field, spoilt.value)
+        assert answers[other.node] == expected, (spoilt.field, value)
         answer = answers[odd.node]
         harness.check_texts([answer.why] if isinstance(answer, Unknown) else [])
-        spoilt.field = (spoilt.field + 1) % max(spoilt.count, 1)
-        if not spoilt.count:
-            raise Untestable("the answers are not JSON, or have no record of one machine")
+
+
+async def test_a_record_of_anothers_balancer_of_another_form_changes_nothing_of_ours(
+    harness: Harness,
+) -> None:
+    """What the account has besides may be newer than the provider: a list is not known at worst."""
+    own, theirs, machines = service("own"), service("theirs"), await harness.machines(1)
+    names = [harness.load_balancers.name_for(it) for it in (theirs, own)]
+    await invoke(harness.adapter.create_foreign_balancer, names[0], theirs, Owner.OTHER_CLUSTER)
+    await harness.ensure(own, machines)
+    backends, outcomes = [node_of(machine) for machine in machines], list[type]()
+    spoilt = harness.gate.spoil = SpoiltRecord(names[:1], [names[1], own.uid])
+    async with harness.no_change():
+        for _ in spoilt.values():
+            try:
+                made = await harness.until_done(harness.load_balancers.ensure, own, backends)
+                outcomes.append(type(made))
+            except CloudError as error:
+                outcomes.append(type(error))
+    assert Balancer in outcomes
+    assert not [kind for kind in outcomes if issubclass(kind, Refused)]
 
 
 async def test_a_volume_of_long_texts_costs_the_others_nothing(harness: Harness) -> None:

@@ -32,6 +32,7 @@ HOSTILE = {
     "the adapter has no other host",
     "the adapter injects no fault 'endless'",
     "the adapter renews no certificate",
+    "the answers are not JSON, or have no record of this one alone",
 }
 """What is tried on the stand-in of the kit, whose transport is everybody's."""
 ROW = re.compile(r"(?P<area>[a-z ]+?)\s{2,}(?P<passed>\d+)\s+(?P<skipped>\d+)\s+(?P<failed>\d+)")
