@@ -202,7 +202,7 @@ CLOUD_CALL_SECONDS = _histogram(
 CLOUD_OUTAGE = _gauge(
     CLOUD,
     "ccm_cloud_outage_seconds",
-    "How long no read of the cloud has succeeded, and why; 0 while reads succeed.",
+    "How long no read of the cloud has succeeded, and why it began; 0 while reads succeed.",
     "cause",
 )
 UPSTREAM_CALL_SECONDS = _histogram(
