@@ -18,7 +18,7 @@ from ccm.bus.sockets import Hub, Port
 from ccm.cloud.gate import SupervisorGrants, WorkerGate, with_priority
 from ccm.cloud.interface import ProviderContext
 from ccm.decide.budget import Priority
-from ccm.errors import Throttled
+from ccm.errors import CloudError
 from ccm.model.objects import Json
 from ccm.processes import die_with_parent
 from ccm.providers.simulated.api import SimulatedApi
@@ -87,7 +87,7 @@ async def _hammer(name: str, config: Path, pause: float) -> None:
 async def _work(api: SimulatedApi, priority: Priority, pause: float) -> None:
     while True:
         await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-        with with_priority(priority), contextlib.suppress(Throttled):
+        with with_priority(priority), contextlib.suppress(CloudError):
             await api.machines("names", ["nobody"])
 
 
