@@ -45,7 +45,15 @@ LAB = {f"tests/providers/openstack/test_openstack_{name}.py" for name in LAB_TES
 """Modules whose tests share a real OpenStack: one at a time, in one process."""
 INCUS_LAB = {
     f"tests/providers/incus/test_incus_{name}.py"
-    for name in ("conformance", "instances", "balancers", "routes", "traffic", "members")
+    for name in (
+        "conformance",
+        "instances",
+        "balancers",
+        "routes",
+        "traffic",
+        "kubelets",
+        "members",
+    )
 }
 """The same of a real Incus."""
 HANGS = 120.0  # seconds at rest in which no test that works is still running

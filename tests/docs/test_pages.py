@@ -35,6 +35,7 @@ OTHERS = {
     "--kubelet-preferred-address-types",
     "--name",
     "--node-ip",
+    "--node-labels",
     "--provider-id",
     "--take-ownership",
 }

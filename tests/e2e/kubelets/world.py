@@ -27,6 +27,9 @@ FLAGS = (
     "--controllers=*",
     f"--cluster-cidr={POD_NETWORK}",
     "--cloud-rate=write=200",
+    # As in the sandbox: what waits for kube-controller-manager waits for nothing else.
+    "--node-monitor-period=1s",
+    "--node-deletion-confirmation-period=5s",
     # So that silence has refreshes and comparisons.
     "--node-status-update-frequency=4s",
     "--route-reconciliation-period=10s",

@@ -161,6 +161,10 @@ class Lab:
         lines = (line.split(" ", 1) for line in self.run("get", url, str(count)).splitlines())
         return Counter({who: int(times) for times, who in lines})
 
+    def pid(self) -> str:
+        """The first member's process 1, as this host sees it."""
+        return Path(self.env["INCUS_SOCKET"]).parents[1].joinpath("pid").read_text().strip()
+
     def crashes(self) -> int:
         """How often Open vSwitch has ended by itself; no traffic flows until it is back."""
         logs = Path(self.env["INCUS_SOCKET"]).parents[2].glob("m*/log/vswitchd.log")

@@ -1,9 +1,10 @@
 """A TCP port of the host's loopback that leads into a lab's network namespace.
 
 The listening socket is made before the process moves, as a socket stays in the namespace it was
-made in; every connection to the target is made after.
+made in; every connection to the target is made after. Started in the lab with a process of the
+host, it leads out of it.
 
-usage: relay.py PID TARGET_HOST TARGET_PORT PORT_FILE [PORT]
+usage: relay.py PID TARGET_HOST TARGET_PORT PORT_FILE [PORT [HOST]]
 """
 
 import asyncio
@@ -27,8 +28,8 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         writer.close()
 
 
-async def main(pid: int, host: str, port: int, port_file: Path, wanted: int) -> None:
-    listener = socket.create_server(("127.0.0.1", wanted))
+async def main(pid: int, to: tuple[str, int], port_file: Path, at: tuple[str, int]) -> None:
+    listener = socket.create_server(at)
     netns = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(netns, 0x40000000) != 0:
@@ -36,7 +37,7 @@ async def main(pid: int, host: str, port: int, port_file: Path, wanted: int) -> 
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            far_reader, far_writer = await asyncio.open_connection(host, port)
+            far_reader, far_writer = await asyncio.open_connection(*to)
         except OSError:
             writer.transport.abort()
             return
@@ -58,13 +59,8 @@ async def main(pid: int, host: str, port: int, port_file: Path, wanted: int) -> 
 
 
 if __name__ == "__main__":
-    arguments = [*sys.argv[1:], "0"]
+    process, target, target_port, file, *rest = sys.argv[1:]
+    wanted, listening = (*rest, *("0", "127.0.0.1")[len(rest) :])
     asyncio.run(
-        main(
-            int(arguments[0]),
-            arguments[1],
-            int(arguments[2]),
-            Path(arguments[3]),
-            int(arguments[4]),
-        )
+        main(int(process), (target, int(target_port)), Path(file), (listening, int(wanted)))
     )

@@ -211,7 +211,7 @@ start_node() { # node-vm-N
   rm -f "$N/images" "$N/up" "$N/go"
   kubeconfig "system:node:$node" "$N/kubelet.kubeconfig"
   kubeconfig system:kube-proxy "$N/proxy.kubeconfig"
-  settings "$node" "$N"
+  bash "$HERE/settings.sh" "$node" "$N" "$RUN/pki/ca.crt" "$POD_IMAGE" "$POD_CIDR"
   start_here "$1" env KUBECTL="$SERVERS/kubectl" NODES="$NODES" \
     unshare -n -m -u -i -p --fork --kill-child --mount-proc --propagation private \
     bash "$HERE/node.sh" "$node" "$N" "$NET.$number/24" "$HOST" "$RUN/pod.tar"
@@ -223,45 +223,6 @@ start_node() { # node-vm-N
 }
 # The host's id of the process that is 1 on the node.
 inner() { local p; p=$(pid "node-$1"); cut -d' ' -f1 "/proc/$p/task/$p/children"; }
-settings() { # the files of a node's programs
-  cat >"$2/kubelet.yaml" <<Y
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-authentication: {x509: {clientCAFile: $RUN/pki/ca.crt}}
-serverTLSBootstrap: true
-# Nodes share the host's cgroups, of either version, so they leave the tree of QoS classes alone.
-failCgroupV1: false
-cgroupDriver: cgroupfs
-cgroupsPerQOS: false
-enforceNodeAllocatable: []
-failSwapOn: false
-evictionHard: {nodefs.available: "1%", imagefs.available: "1%", memory.available: 50Mi}
-volumePluginDir: /var/lib/kubelet/plugins-exec
-resolvConf: ""
-Y
-  cat >"$2/containerd.toml" <<T
-version = 3
-root = "$2/containerd"
-[plugins.'io.containerd.cri.v1.images'.pinned_images]
-sandbox = "$POD_IMAGE"
-[plugins.'io.containerd.cri.v1.runtime']
-restrict_oom_score_adj = true # containers themselves may be in one that must not lower it
-[plugins.'io.containerd.cri.v1.runtime'.cni]
-bin_dirs = ["/usr/lib/cni"]
-conf_dir = "$2/cni"
-T
-  cat >"$2/proxy.yaml" <<Y
-apiVersion: kubeproxy.config.k8s.io/v1alpha1
-kind: KubeProxyConfiguration
-mode: nftables
-hostnameOverride: $1
-clientConnection: {kubeconfig: $2/proxy.kubeconfig}
-clusterCIDR: $POD_CIDR
-# Those that are of the whole host cannot be set in a namespace.
-conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
-Y
-}
 on_node() { local p; p=$(inner "$1"); shift; nsenter -t "$p" -n -m -u -i -p env PATH="$NODES:$PATH" "$@"; }
 run_in() { # [NODE] -- command
   local node=$1

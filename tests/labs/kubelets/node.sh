@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# PID 1 of a true node, in namespaces of its own: node.sh NAME FOLDER ADDRESS GATEWAY ARCHIVE.
+# PID 1 of a true node, in namespaces of its own: node.sh NAME FOLDER ADDRESS GATEWAY ARCHIVE. Without a gateway
+# its network is there already, and ADDRESS are the addresses that it has.
 set -eu
 name=$1 N=$2 address=$3 gateway=$4 archive=$5
 hostname "$name"
@@ -22,11 +23,16 @@ for wanted in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/pa
 done
 
 echo ready >"$N/up"
-while [ ! -e "$N/go" ]; do sleep 0.05; done
-ip link set lo up
-ip addr add "$address" dev eth0
-ip link set eth0 up
-ip route add default via "$gateway"
+if [ -n "$gateway" ]; then
+  while [ ! -e "$N/go" ]; do sleep 0.05; done
+  ip link set lo up
+  ip addr add "$address" dev eth0
+  ip link set eth0 up
+  ip route add default via "$gateway"
+else # a host that forwards takes router advertisements only with 2
+  echo 2 >/proc/sys/net/ipv6/conf/eth0/accept_ra
+  echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
+fi
 echo 1 >/proc/sys/net/ipv4/ip_forward
 
 export PATH=$NODES:$PATH
@@ -52,6 +58,6 @@ J
 ) &
 while :; do
   "$NODES/kubelet" --config="$N/kubelet.yaml" --kubeconfig="$N/kubelet.kubeconfig" --hostname-override="$name" \
-    --cloud-provider=external --node-ip="${address%/*}" >>"$N/kubelet.log" 2>&1 || :
+    --cloud-provider=external --node-ip="${address%/*}" --node-labels="${LABELS:-}" >>"$N/kubelet.log" 2>&1 || :
   sleep 1
 done

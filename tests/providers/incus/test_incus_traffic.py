@@ -54,13 +54,22 @@ SERVICE: Json = {
 LEAVING = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
 
 
+@dataclass(frozen=True)
+class Lost:
+    """A request that failed: when it began, and what was seen then."""
+
+    began: float
+    error: str
+
+
 @dataclass
 class Load:
     """Requests to one address, each on a connection of its own, until it is cancelled."""
 
     url: SplitResult
+    interval: float = INTERVAL
     sent: int = 0
-    failed: list[str] = field(default_factory=list)
+    failed: list[Lost] = field(default_factory=list)
     nodes: Counter[str] = field(default_factory=Counter)
     answered_at: float = 0.0
     longest_gap: float = 0.0
@@ -68,11 +77,13 @@ class Load:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             while True:
-                group.create_task(self._request())
-                await asyncio.sleep(INTERVAL)
+                group.create_task(self.request())
+                await asyncio.sleep(self.interval)
 
-    async def _request(self) -> None:
+    async def request(self) -> None:
+        """Send one, and count what comes of it."""
         self.sent += 1
+        began = time.monotonic()
         try:
             async with within(PATIENCE):
                 reader, writer = await asyncio.open_connection(self.url.hostname, self.url.port)
@@ -83,7 +94,7 @@ class Load:
                     writer.close()
             assert b"node-" in answer, answer[:60]
         except (OSError, TimeoutError, AssertionError) as error:
-            self.failed.append(f"{time.monotonic():.1f} {error!r}")
+            self.failed.append(Lost(began, repr(error)))
             return
         now = time.monotonic()
         self.longest_gap = max(self.longest_gap, now - (self.answered_at or now))
