@@ -98,12 +98,12 @@ def install(machine: Machine, wheel: Path) -> None:
     machine.run("sh", "-ec", INSTALL, place)
 
 
-def version(machine: Machine) -> str:
-    """Of the supervisor that runs."""
+def running_version(machine: Machine) -> str:
+    """Of the supervisor."""
     found = machine.run("journalctl", "-o", "json", "CCM_LOGGER=ccm.supervisor.supervisor")
     records = [json.loads(line) for line in found.splitlines()]
-    started = [one for one in records if "supervisor started" in one["MESSAGE"]]
-    return str(started[-1]["CCM_VERSION"])
+    starts = [one for one in records if "supervisor started" in one["MESSAGE"]]
+    return str(starts[-1]["CCM_VERSION"])
 
 
 def leader(lab: Lab) -> str:
@@ -118,7 +118,7 @@ def test_hosts_are_upgraded_one_after_the_other_and_nobody_notices(
     url = lab.serve()
     first = wait_for("one leads", lambda: leader(lab))
     second = next(name for name in HOSTS if name != first)
-    assert [version(hosts[name]) for name in HOSTS] == [__version__] * 2
+    assert [running_version(hosts[name]) for name in HOSTS] == [__version__] * 2
     before = lab.cloud("counters")["writes"]
     with lab.leaders() as leaders, lab.traffic(url) as traffic, lab.churn():
         for name, successor in ((first, second), (second, first)):
@@ -126,7 +126,7 @@ def test_hosts_are_upgraded_one_after_the_other_and_nobody_notices(
             hosts[name].run("systemctl", "restart", UNIT)
             assert leader(lab) == successor
     print(f"upgrade: without a leader {leaders.longest_gap:.2f} s, {traffic}")
-    assert [version(hosts[name]) for name in HOSTS] == [NEXT] * 2
+    assert [running_version(hosts[name]) for name in HOSTS] == [NEXT] * 2
     assert not traffic.failed
     assert lab.cloud("counters")["writes"] == before
     assert leaders.longest_gap < HANDED_OVER_IN * slowness()

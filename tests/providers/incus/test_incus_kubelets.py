@@ -109,11 +109,11 @@ class TrueSite(Site):
 
     async def join(self, name: str, labels: str = "") -> None:
         await asyncio.to_thread(self.true.join, name, labels)
-        await until(f"{name} is initialized and ready", lambda: self.is_ready(name), LIMIT)
+        await until(f"{name} is initialized and ready", lambda: self.has_joined(name), LIMIT)
         await self.api.post(PODS, pod(name))
         await until("its Pod is ready", lambda: self.has_ready_pod(name), LIMIT)
 
-    async def is_ready(self, name: str) -> bool:
+    async def has_joined(self, name: str) -> bool:
         node = (await self.nodes()).get(name)
         return bool(node and is_ready(node) and not node["spec"].get("taints"))
 
@@ -179,8 +179,7 @@ def is_ready(thing: Json) -> bool:
 @pytest.fixture
 def control_plane(kube_binaries: Path, tmp_path: Path) -> Iterator[Kubelets]:
     controllers = needed(find_binaries((KUBELETS,)), "not built: make kubelets")
-    users = (*NAMES,)
-    with Kubelets.start(kube_binaries, (controllers, controllers), tmp_path, users) as started:
+    with Kubelets.start(kube_binaries, (controllers, controllers), tmp_path, NAMES) as started:
         started.cluster.grant("ccm", RULES)
         yield started
 
