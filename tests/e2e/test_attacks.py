@@ -47,7 +47,7 @@ from tests.support.environment import force_delete
 from tests.support.honest import HOST, Wait, read_waits
 from tests.support.kube.cluster import NAMESPACES, RealCluster
 from tests.support.kube.ports import ReservedPort
-from tests.support.running import IS_LONG, Cloud, Running, Supervisor, Where, until
+from tests.support.running import IS_LONG, Cloud, Running, Supervisor, Where, long, until
 
 SECONDS = float(os.environ.get("CCM_ATTACK_SECONDS", "900" if IS_LONG else "3"))
 """Of each attack, all blocks together; there is half as much calm."""
@@ -142,8 +142,8 @@ def row(what: str, block: str, waits: list[Wait]) -> dict[str, float | str]:
             id="refused texts",
         ),
         pytest.param({"calm": calm, "attack": silent_connections}, id="silence"),
-        pytest.param({"calm": calm, "attack": packed_bodies}, id="packed bodies"),
-        pytest.param({"calm": calm, "attack": changing_address}, id="changing address"),
+        pytest.param({"calm": calm, "attack": packed_bodies}, id="packed bodies", marks=long),
+        pytest.param({"calm": calm, "attack": changing_address}, id="changing address", marks=long),
         pytest.param(
             {"calm": calm, "same load": large_config_map, "attack": large_node}, id="large node"
         ),

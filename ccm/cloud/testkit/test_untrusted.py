@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio
 
 SIZE = 250_000  # characters
 LONG = [text * (SIZE // len(text)) for text in ("a", "1", ",", "eyJ-", '\\"', "a=b,", "\x1b\n")]
-ITEMS = ("80", "{}", "k{}=v", "{0}:{0}", "ip:203.0.113.{}", "cidr:10.0.0.0/{}", "(", "*")
+ITEMS = ("80", "{}", "k{}=v", "ip:203.0.113.{}", "cidr:10.0.0.0/{}")
 LISTS = [",".join(map(item.format, range(1, SIZE // (len(item) + 3)))) for item in ITEMS]
 """Texts of many items: to compare each with every other one takes minutes."""
 ODD_VALUES: tuple[Any, ...] = (
@@ -116,9 +116,9 @@ class SpoiltRecord:
                 part[key] = self._spoilt(item)
         return part
 
-    def values(self) -> Iterator[Any]:
-        """Spoil field by field, with several values each; the one that is spoilt with."""
-        for offset, _ in product((0, 4, 7), range(MOST_FIELDS)):
+    def values(self, each: int) -> Iterator[Any]:
+        """Spoil field by field, with so many values each; the one that is spoilt with."""
+        for offset, _ in product((0, 4, 7)[:each], range(MOST_FIELDS)):
             self.value = ODD_VALUES[(self.field + offset) % len(ODD_VALUES)]
             yield self.value
             if not self.count:
@@ -146,7 +146,7 @@ async def test_a_record_of_another_form_costs_the_others_nothing(harness: Harnes
     expected = (await harness.describe(nodes))[other.node]
     assert isinstance(expected, Instance)
     spoilt = harness.gate.spoil = SpoiltRecord(_names(odd), _names(other))
-    for value in spoilt.values():
+    for value in spoilt.values(3):
         answers = await harness.describe(nodes)
         assert answers[other.node] == expected, (spoilt.field, value)
         answer = answers[odd.node]
@@ -164,7 +164,7 @@ async def test_a_record_of_anothers_balancer_of_another_form_changes_nothing_of_
     backends, outcomes = [node_of(machine) for machine in machines], list[type]()
     spoilt = harness.gate.spoil = SpoiltRecord(names[:1], [names[1], own.uid])
     async with harness.no_change():
-        for _ in spoilt.values():
+        for _ in spoilt.values(1):
             try:
                 made = await harness.until_done(harness.load_balancers.ensure, own, backends)
                 outcomes.append(type(made))
