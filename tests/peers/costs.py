@@ -6,7 +6,7 @@ Both run with default flags, without routes, in a cluster and a cloud of their o
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccm.model.objects import UNINITIALIZED_TAINT, Json
@@ -17,6 +17,7 @@ from tests.peers.gce.world import gce_world
 from tests.peers.upstream import DEFAULTS
 from tests.peers.world import NODES, OURS, SERVICES, UPSTREAM, CountedWorld
 from tests.support.deadlines import Deadline, slowness
+from tests.support.running import Running
 
 SIDES = (UPSTREAM, OURS)
 WITHOUT_ROUTES = "--configure-cloud-routes=false"
@@ -105,12 +106,13 @@ class _Acts:
     who: str
     config: str
     began: float = 0.0
+    running: Running = field(init=False)
 
     def run(self, count: int) -> Iterator[tuple[str, Cost | str]]:
         world = self.world
         self._join(range(count))
         self._begin()
-        with world.at_work(self.who, self.config):
+        with world.at_work(self.who, self.config) as self.running:
             does_initialize = self.who in world.initialize
             cost = self._cost("all Nodes are initialized", self._are_initialized)
             if does_initialize:
@@ -127,7 +129,7 @@ class _Acts:
             if (admitted := world.admitted()) is not None:
                 yield ADMITTED, f"{admitted} of {COUNT}"
         self._begin()
-        with world.at_work(self.who, self.config):
+        with world.at_work(self.who, self.config) as self.running:
             yield RESTART, self._cost("it looks", world.calls, is_timed=False)
             self._begin()
             for number in range(COUNT):
@@ -144,6 +146,7 @@ class _Acts:
         """Wait until it is seen and no calls follow; what was called since `_begin`."""
         deadline = Deadline(MOST)
         while not is_done():
+            assert self.running.process.poll() is None, self.running.tail()
             assert not deadline.has_passed(), what
             time.sleep(LOOK)
         seconds = time.monotonic() - self.began
