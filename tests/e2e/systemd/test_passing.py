@@ -48,8 +48,8 @@ LEADING = (
     Row(troubles.versions_go_backwards, joining=0),
 )
 STARTING = (
-    Row(troubles.token_is_not_accepted),
     Row(troubles.rights_are_revoked),
+    Row(troubles.token_is_not_accepted),
     Row(troubles.plugin_fails, Site.use_plugin),
     Row(troubles.cloud_refuses_credentials, seconds=60.0),
     Row(troubles.lease_is_answered_late),
