@@ -123,10 +123,10 @@ class Nodes:
 
 
 @contextmanager
-def unless(status: int) -> Iterator[None]:
+def unless(*statuses: int) -> Iterator[None]:
     """Let pass that the API server answers so: 404 when it is gone, 409 when it is there."""
     try:
         yield
     except KubernetesError as error:
-        if error.status != status:
+        if error.status not in statuses:
             raise

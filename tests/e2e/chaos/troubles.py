@@ -167,7 +167,7 @@ class Troubles:
     async def _write(self, write: Callable[[], Awaitable[None]], seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            with unless(404):
+            with unless(404, 422):  # gone, or a Service of another type by now
                 await write()
             await asyncio.sleep(LOOK)  # the other writer's own pace
 
