@@ -218,7 +218,7 @@ class AzureLoadBalancers:
     def _with_kept_addresses(
         self, request: BalancerRequest, place: Place, balancers: Balancers
     ) -> BalancerRequest:
-        """Asking for the private addresses that it has, where it moves within its subnet."""
+        """With the private addresses that the Service has, where it moves within its subnet."""
         others = [item for other, item in balancers.items() if other != place]
         kept = dict[str, str]()
         for frontend in plan.frontends_in(others, request.names) if place.is_internal else ():
@@ -253,9 +253,8 @@ class AzureLoadBalancers:
         )
 
     async def _write(self, planned: BalancerPlan, place: Place, balancers: Balancers) -> Balancers:
-        """With the Service's parts in its load balancer, and in no other that has its address.
-
-        What is right is not written.
+        """Put the Service's parts into its load balancer; before, take them out of others whose
+        frontends have the same address. What is right is not written.
         """
         current, names = balancers.get(place), planned.request.names
         copy = deepcopy(current) if current else self._empty()
@@ -277,7 +276,7 @@ class AzureLoadBalancers:
     async def _leave(
         self, names: Names, balancers: Balancers, places: Collection[Place]
     ) -> Balancers:
-        """The load balancers without the Service's parts in these places."""
+        """Take the Service's parts out of these load balancers; those that are left."""
         for place in list(places):
             balancer = balancers[place]
             if own_frontends(balancer, names) or plan.has_parts(balancer, names):

@@ -24,7 +24,7 @@ ADDRESSES = "loadBalancerBackendAddresses"  # of a pool
 
 
 Backends = Mapping[str, Machine | None]
-"""Machines by the names of their Nodes; None is not known: whether it is there stays as it is."""
+"""Machines by the names of their Nodes; of one that is not known, None, membership stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class PoolMembers:
 
 
 def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> Backends:
-    """Those of Nodes; those of the control plane only if configured so."""
+    """The machines of Nodes; those of the control plane only if configured so."""
     found = dict[str, Machine | None]()
     for node in nodes:
         is_left_out = any(label in node.labels for label in CONTROL_PLANE)
@@ -62,7 +62,7 @@ def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> 
 def pool_members(
     names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
 ) -> Iterator[PoolMembers]:
-    """Who has to be in pools of the Service, and with several load balancers in the cluster's."""
+    """The members of the Service's pools, and with several load balancers of the cluster's."""
     shares = _shares(names, balancers, nodes, wanted, config) if config.balancers else {}
     own = {names.pool(family).lower(): family for family in names.service.ip_families}
     for place, balancer in balancers.items():
@@ -77,7 +77,7 @@ def pool_members(
 def _shares(
     names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
 ) -> Mapping[str, Backends]:
-    """Who is behind each of several load balancers; who is not known may be behind any."""
+    """The machines behind each of several load balancers; unknown ones may be behind any."""
     owners = {ip: name for name, machine in wanted.items() if machine for ip in machine.private}
     joined = {place.name: set[str]() for place in balancers}
     for place, balancer in balancers.items():

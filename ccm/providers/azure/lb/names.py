@@ -62,7 +62,7 @@ class Names:
         return self._of_family(name[:MOST_NAME], family)
 
     def pool(self, family: str) -> str:
-        """Of its machines: where only those with an endpoint take traffic, one of its own."""
+        """The pool of its machines: its own where only those with an endpoint take traffic."""
         if self.several and self.service.is_local_only:
             return self._own_pool(family)
         return pool_of(self.cluster, family)
