@@ -24,7 +24,7 @@ ADDRESSES = "loadBalancerBackendAddresses"  # of a pool
 
 
 Backends = Mapping[str, Machine | None]
-"""Machines by the names of their Nodes; of one that is not known, None, membership stays as it is."""
+"""Machines by the names of their Nodes; None is not known, and its membership stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
