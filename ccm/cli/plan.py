@@ -103,9 +103,9 @@ def _lines(result: "Plan") -> Iterator[str]:
 def _cloud_lines(changes: list[Json]) -> Iterator[str]:
     """Of one thing; deleted and created in one plan, it is replaced: a route that leads nowhere."""
     if {change["does"] for change in changes} == {"create", "delete"}:
-        calls = sorted({change["call"] for change in changes if change["does"] == "delete"})
-        calls += sorted({change["call"] for change in changes if change["does"] == "create"})
-        yield f"{_SIGNS['update']} {changes[0]['about']}, replaced by {' and '.join(calls)}"
+        calls = sorted({(change["does"] == "create", change["call"]) for change in changes})
+        by = " and ".join(call for _, call in calls)
+        yield f"{_SIGNS['update']} {changes[0]['about']}, replaced by {by}"
         return
     for change in changes:
         ports, nodes = ", ".join(change.get("ports", ())), ", ".join(change.get("nodes", ()))

@@ -57,7 +57,7 @@ STARTING = (
 
 
 def cases(first: Row, *others: Row) -> Sequence[object]:
-    """The first row stands for all where nobody has the time."""
+    """In CI the first row stands for all."""
     return [
         pytest.param(first, id=first.trouble.__name__),
         *(pytest.param(row, id=row.trouble.__name__, marks=long) for row in others),

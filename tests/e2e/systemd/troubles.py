@@ -167,7 +167,7 @@ async def _throttled_once(site: Site, method: str, part: str) -> AsyncIterator[N
 
 @asynccontextmanager
 async def _nothing_deleted(site: Site) -> AsyncIterator[None]:
-    """All watches are answered with 410; what lists lack passes for deleted to nobody.
+    """All watches are answered with 410; an object that a list lacks does not count as deleted.
 
     Otherwise routes and backends would change in the cloud.
     """

@@ -266,7 +266,7 @@ def bomb() -> bytes:
 async def test_a_body_is_never_unpacked(
     reviews: ReviewApi, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever reaches the port may send one, and the supervisor would renew no Lease meanwhile."""
+    """Any client of the port may send one, and the supervisor would renew no Lease meanwhile."""
     body = bomb()
     async with serving(reviews) as server:
         for encoding in (b"gzip", b"deflate", b"br", b"zstd"):

@@ -251,7 +251,7 @@ async def test_what_a_service_costs_that_is_refused_and_then_deleted(
 
 
 async def test_what_may_have_been_begun_keeps_its_finalizer_when_it_is_refused() -> None:
-    """A Service whose load balancer is there is not new, whoever took its finalizer away."""
+    """A Service whose load balancer is there is not new when a client removed its finalizer."""
     async with running_with(service(), N1) as w:
         w.balancers.refused = "port 81 is taken"
         await w.put(w.changed(spec(ports=[port(81)]), without_finalizer))

@@ -84,7 +84,7 @@ async def test_a_route_to_a_machine_that_is_not_known_is_no_blackhole(lab: Lab) 
 
 @pytest.mark.parametrize("kind", ["nodeIPConfiguration", "nodeIP"])
 async def test_a_group_that_is_not_there_stops_no_service(lab: Lab, kind: str) -> None:
-    """AZ76: whoever registers a Node may name one, or one that may not be read."""
+    """AZ76: any kubelet may name one, or one that may not be read."""
     cloud = await Started(lab.config(loadBalancerBackendPoolConfigurationType=kind)).start()
     near, far = host(lab.add_machine("near")), host(lab.add_machine("far", OTHER_GROUP))
     group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/never/providers"
