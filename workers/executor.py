@@ -14,13 +14,15 @@ from weakref import WeakValueDictionary
 from ccm.background import call_later
 from ccm.bus.frames import Message, Survived
 from ccm.bus.in_flight import InFlightJournal
+from ccm.decide.budget import RoundRobin
 from ccm.decide.quarantine import FREE, Suspicions
-from workers.queue import WorkQueue
+from workers.queue import WorkQueue, namespace_of
 
 SUSPECT_DELAY = 1.0  # seconds from the start, and from one group of suspects to the next
 HELD_RETRY = 0.1  # seconds until a suspect is tried again while another group executes
 TURNS = 4  # of a namespace that writes, at the same time
 USUAL = 0.05  # seconds that a write takes
+RESERVED = 5  # one in so many slots is not for a namespace that has all others
 REST = 3  # times what a write took beyond that, until its turn is another's
 
 
@@ -162,3 +164,70 @@ class WriteTurns:
         finally:
             excess = time.monotonic() - began - USUAL
             call_later(max(excess, 0.0) * REST, turns.release)
+
+
+class Slots:
+    """Of the keys that want something, at most `limit` have their turn; the next is enqueued.
+
+    Namespaces take turns.
+    """
+
+    def __init__(self, limit: int, enqueue: Callable[[str], None]) -> None:
+        self._limit, self._enqueue = limit, enqueue
+        self._having: set[str] = set()
+        self._waiting = RoundRobin[str]()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._having or self._waiting)
+
+    def is_awaited_by(self, key: str) -> bool:
+        """Whether `key` had no turn, and has not had it since."""
+        return self._waiting.has(namespace_of(key), key)
+
+    def take(self, key: str) -> bool:
+        """Whether it is the turn of `key`, until it leaves; otherwise it is enqueued later."""
+        if key not in self._having and len(self._having) >= self._limit:
+            self._waiting.add(namespace_of(key), key)
+            return False
+        self._having.add(key)
+        return True
+
+    def leave(self, key: str) -> None:
+        """At the end of each reconcile of `key`, whether it took its turn or not."""
+        self._having.discard(key)
+        while self._waiting and len(self._having) < self._limit:
+            following = self._waiting.next_item()
+            self._waiting.take(namespace_of(following), following)
+            self._having.add(following)
+            self._enqueue(following)
+
+
+class NamespaceSlots:
+    """Slots for each namespace: what one has under way for minutes leaves some of `limit` free.
+
+    A load balancer of fifty ports may wait for hundreds of grants.
+    """
+
+    def __init__(self, limit: int, enqueue: Callable[[str], None]) -> None:
+        self._most = limit - limit // RESERVED
+        self._enqueue = enqueue
+        self._by_namespace: dict[str, Slots] = {}
+
+    def take(self, key: str) -> bool:
+        """As `Slots`."""
+        namespace = namespace_of(key)
+        slots = self._by_namespace.setdefault(namespace, Slots(self._most, self._enqueue))
+        return slots.take(key)
+
+    def is_awaited_by(self, key: str) -> bool:
+        """As `Slots`."""
+        slots = self._by_namespace.get(namespace_of(key))
+        return bool(slots and slots.is_awaited_by(key))
+
+    def leave(self, key: str) -> None:
+        """As `Slots`."""
+        if slots := self._by_namespace.get(namespace_of(key)):
+            slots.leave(key)
+            if slots.is_idle:
+                del self._by_namespace[namespace_of(key)]

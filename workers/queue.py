@@ -16,6 +16,7 @@ from ccm import metrics
 from ccm.background import call_later
 from ccm.counters import Counters
 from ccm.decide.backoff import Backoff
+from ccm.decide.budget import Allowances, RoundRobin
 from ccm.model.status import PendingObjects, RecentDecision
 from ccm.redaction import safe_text
 
@@ -26,8 +27,11 @@ DECISIONS_KEPT = 20_000  # keys; beyond that the one reconciled longest ago is f
 SUMMARY_INTERVAL = 60.0  # seconds between two records of what goes on failing
 REFUSAL_INTERVAL = 3600.0  # the same, of what waits for a change of the object
 FAILURES_KEPT = 10  # the newest, for the status page
+LINES, LINES_REFILL = 100, 10.0  # of the log about one namespace at once, then one in so many s
+NAMESPACES_KEPT = 10_000
 GROUPS_SHOWN = 10  # reasons in a heartbeat
 NAMES_SHOWN = 5  # keys of each
+OUTDATED_KEPT = 500  # times that no key waits for any more, as it came sooner
 
 
 class WorkQueue:
@@ -41,7 +45,7 @@ class WorkQueue:
     def __init__(self, backoff: Backoff = RETRY) -> None:
         self._backoff = backoff
         self._ready: dict[str, float] = {}  # since when
-        self._turns: OrderedDict[str, deque[str]] = OrderedDict()  # ready keys by namespace
+        self._turns = RoundRobin[str]()  # ready keys
         self._in_flight: dict[str, float] = {}
         self._parked: dict[str, asyncio.Task[object] | None] = {}
         self._dirty: set[str] = set()
@@ -117,7 +121,7 @@ class WorkQueue:
             return
         if key not in self._ready:
             self._ready[key] = time.monotonic()
-            self._turns.setdefault(_namespace(key), deque()).append(key)
+            self._turns.add(namespace_of(key), key)
             self.counters.count(metrics.QUEUE_ADDS)
         self._wake(1)
 
@@ -130,6 +134,9 @@ class WorkQueue:
         self.counters.count(metrics.QUEUE_RETRIES)
         self._due[key] = when
         heapq.heappush(self._later, (when, key))
+        if len(self._later) > 2 * len(self._due) + OUTDATED_KEPT:
+            self._later = [(due, waiting) for waiting, due in self._due.items()]
+            heapq.heapify(self._later)
         self._arm(loop)
 
     def add_failed(self, key: str, backoff: Backoff | None = None) -> None:
@@ -162,18 +169,11 @@ class WorkQueue:
         await self.wait()
         if self._is_closed:
             return None
-        key = self._next()
+        key = self._turns.next_item()
+        self._turns.take(namespace_of(key), key)
         since = self._ready.pop(key)
         self.counters.observe(metrics.QUEUE_WAIT_SECONDS, seconds=time.monotonic() - since)
         self._in_flight[key] = time.monotonic()
-        return key
-
-    def _next(self) -> str:
-        """The oldest key of the namespace whose turn it is."""
-        namespace, keys = self._turns.popitem(last=False)
-        key = keys.popleft()
-        if keys:
-            self._turns[namespace] = keys  # behind the others
         return key
 
     def done(self, key: str) -> None:
@@ -215,7 +215,7 @@ class WorkQueue:
         self._arm(loop)
 
 
-def _namespace(key: str) -> str:
+def namespace_of(key: str) -> str:
     """Of the key of a namespaced object; all others, such as "route 10.0.0.0/8", are one group."""
     return "" if " " in key else key.rpartition("/")[0]
 
@@ -250,7 +250,8 @@ class ReconcileLog:
     """The last decision on each key; which keys are pending, and why.
 
     Something is pending while its last reconcile left work to do. A failure that many keys share
-    is logged once, and once more when none of them has it any longer.
+    is logged once, and once more when none of them has it any longer; of one namespace, whose
+    tenant may have another reason with each change, no more than `LINES` at once.
     """
 
     def __init__(self) -> None:
@@ -258,6 +259,7 @@ class ReconcileLog:
         self._pending: dict[str, PendingGroup] = {}
         self._groups: dict[tuple[str, bool], PendingGroup] = {}
         self._summarized = 0.0
+        self._lines = Allowances[str](LINES, LINES_REFILL, NAMESPACES_KEPT)
         self._recent: deque[tuple[float, str, str, str]] = deque(maxlen=FAILURES_KEPT)
         self.failing = 0  # pending keys that do not just wait
         self.done_count = 0
@@ -303,7 +305,8 @@ class ReconcileLog:
         was = self._leave_group(key)
         self._pending.pop(key, None)
         if was:
-            log.info("reconcile recovered", extra={"key": key, "was": was})
+            if self._may_log(key):
+                log.info("reconcile recovered", extra={"key": key, "was": was})
             self._recent.append((time.monotonic(), "recovered", key, f"it was: {was}"))
         self.done_count += 1
 
@@ -323,7 +326,8 @@ class ReconcileLog:
         group = self._join_group(key, why, is_failure=True)
         group.is_refusal = result == "refused"
         if len(group.keys) == 1:
-            log.warning("reconcile failed", extra={"key": key, "why": why})
+            if self._may_log(key):
+                log.warning("reconcile failed", extra={"key": key, "why": why})
             self._recent.append((group.since, "failed", key, why))
 
     def summarize(self, now: float) -> None:
@@ -342,6 +346,11 @@ class ReconcileLog:
         fields = {"why": group.why, "objects": len(group.keys), "pending": len(self)}
         seconds = round(now - group.since)
         log.warning("reconciles still fail", extra={**fields, "seconds": seconds})
+
+    def _may_log(self, key: str) -> bool:
+        """Whether its namespace has not had too many lines: each change may be another reason."""
+        namespace = namespace_of(key)
+        return not (namespace and self._lines.take(namespace, time.monotonic()))
 
     def _decided(self, key: str, result: str, message: str) -> str:
         """Note the decision; the message as it may be kept and shown."""

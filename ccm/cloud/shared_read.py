@@ -35,6 +35,11 @@ class SharedRead(Generic[A]):
         self._waiting: dict[Priority, dict[str, asyncio.Future[A]]] = {}
         self._calling: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return not self._waiting
+
     async def __call__(self, key: str = "") -> A:
         """The answer to a call that has this key in it, or what it raises."""
         priority = current_priority()

@@ -1,6 +1,6 @@
 """Who gets the next cloud call: strictly by priority, a small share for all, owners in turn.
 
-And how often something else may happen of each of many.
+And whose turn it is elsewhere, and how often something may happen of each of many.
 """
 
 from collections import OrderedDict
@@ -28,6 +28,15 @@ class Priority(IntEnum):
     ROUTE = 3
     VOLUME = 4
     REFRESH = 5
+
+
+def rank(priority: Priority) -> Priority:
+    """What goes before all of a higher one.
+
+    Services have load balancers deleted and created as often as their tenants like: the deletions
+    of one namespace are not before the creations of another, but take turns with them.
+    """
+    return Priority.LB_DELETE if priority is Priority.LB_ENSURE else priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +70,13 @@ class FairQueue:
         higher one never waits for more than one call of a lower. A request counts since it came,
         or from when its owner last got a call of this priority: owners, and workers, take turns.
         """
-        waiting = {request.priority for request in pending}
-        first = min(waiting)
-        if len(waiting) > 1 and self.in_order >= SHARE - 1:
-            first = min(waiting - {first}, key=lambda each: (self.lower_at.get(each, 0), each))
-        return min(
-            (request for request in pending if request.priority is first), key=self._counts_from
-        )
+        first = min(rank(request.priority) for request in pending)
+        candidates = [request for request in pending if rank(request.priority) is first]
+        if len(candidates) < len(pending) and self.in_order >= SHARE - 1:
+            lower = {each.priority for each in pending if rank(each.priority) is not first}
+            chosen = min(lower, key=lambda each: (self.lower_at.get(each, 0), each))
+            candidates = [request for request in pending if request.priority is chosen]
+        return min(candidates, key=self._counts_from)
 
     def grant(
         self, request: PendingRequest, pending: Collection[PendingRequest], now: float
@@ -75,23 +84,62 @@ class FairQueue:
         """`request`, one of `pending`, is granted."""
         self.granted += 1
         self.lower_at[request.priority] = self.granted
-        if request.priority > min(other.priority for other in pending):
+        own, ranks = rank(request.priority), {rank(other.priority) for other in pending}
+        if own > min(ranks):
             self.in_order = 0
-        elif any(other.priority > request.priority for other in pending):
+        elif own < max(ranks):
             self.in_order += 1
         if len(self.owner_at) > OWNERS_KEPT:
             recent = {who: at for who, at in self.owner_at.items() if at > now - GRANT_WAIT}
             self.owner_at = recent
         self.owner_at[request.priority, request.worker, request.owner] = now
 
-    def _counts_from(self, request: PendingRequest) -> tuple[float, float]:
+    def _counts_from(self, request: PendingRequest) -> tuple[float, Priority, float]:
         who = (request.priority, request.worker, request.owner)
-        return max(request.since, self.owner_at.get(who, request.since)), request.since
+        since = max(request.since, self.owner_at.get(who, request.since))
+        return since, request.priority, request.since
 
 
 def whole_tokens(bucket: Bucket, now: float) -> int:
     """How many calls the bucket has now."""
     return 0 if now < bucket.open_until else int(bucket.tokens + 1e-9)
+
+
+class RoundRobin(Generic[K]):
+    """Items that wait, of several owners: each has one in its turn, its oldest first."""
+
+    def __init__(self) -> None:
+        self._by_owner: OrderedDict[str, OrderedDict[K, None]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._by_owner)
+
+    def has(self, owner: str, item: K) -> bool:
+        """Whether it waits."""
+        return item in self._by_owner.get(owner, ())
+
+    def add(self, owner: str, item: K) -> None:
+        """Let it wait, unless it does already."""
+        self._by_owner.setdefault(owner, OrderedDict()).setdefault(item)
+
+    def next_item(self) -> K:
+        """That of the owner whose turn it is."""
+        return next(iter(next(iter(self._by_owner.values()))))
+
+    def oldest_of_most(self) -> K:
+        """That of the owner who has most."""
+        most: OrderedDict[K, None] = max(self._by_owner.values(), key=len)
+        return next(iter(most))
+
+    def take(self, owner: str, item: K) -> K:
+        """It waits no longer; its owner's next turn is behind those of the others."""
+        items = self._by_owner[owner]
+        del items[item]
+        if items:
+            self._by_owner.move_to_end(owner)
+        else:
+            del self._by_owner[owner]
+        return item
 
 
 class Allowances(Generic[K]):

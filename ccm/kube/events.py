@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Literal, Self
 
-from ccm.decide.budget import Allowances
+from ccm.decide.budget import Allowances, RoundRobin
 from ccm.errors import KubernetesError, NotLeading, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, KubernetesObject, format_time
@@ -18,7 +18,8 @@ from ccm.redaction import CUT, safe_text
 
 log = logging.getLogger(__name__)
 
-QUEUE_LIMIT = 10_000  # Events waiting to be sent; beyond that the oldest is lost, and counted
+QUEUE_LIMIT = 10_000
+"""Events waiting to be sent; beyond that the oldest of the namespace with most is lost."""
 NORMAL_DELAY = 30.0  # seconds for which Normal Events let work go first, at the most
 BUSY_INTERVAL = 0.05  # seconds between two looks whether the work is done
 REPEAT_INTERVAL = 600.0  # seconds in which an equal Event is not sent again
@@ -75,7 +76,7 @@ def _name(object_name: str, number: int) -> str:
 
 
 class EventRecorder:
-    """Sends Events one at a time, in order, as Events of `component`.
+    """Sends Events one at a time, as Events of `component`; namespaces take turns.
 
     While `is_busy`, those of type Normal wait: an Event costs the API server a third of a write.
     """
@@ -92,6 +93,7 @@ class EventRecorder:
         self._kube, self._component, self._instance = kube, component, instance
         self._repeat_interval = repeat_interval
         self._waiting: OrderedDict[Event, float] = OrderedDict()  # since when
+        self._turns = RoundRobin[Event]()
         self._urgent: OrderedDict[Event, None] = OrderedDict()  # those that are not Normal
         self._sent: OrderedDict[Event, float] = OrderedDict()
         self._allowances = Allowances[ObjectRef](OBJECT_BURST, OBJECT_REFILL, QUEUE_LIMIT)
@@ -115,10 +117,11 @@ class EventRecorder:
             self.lost += 1
             return
         self._waiting[event] = time.monotonic()
+        self._turns.add(event.object_ref.namespace, event)
         if event.type != "Normal":
             self._urgent[event] = None
         if len(self._waiting) > QUEUE_LIMIT:
-            self._take(next(iter(self._waiting)))
+            self._take(self._turns.oldest_of_most())
             self.lost += 1
         self._idle.clear()
         self._wake.set()
@@ -143,13 +146,14 @@ class EventRecorder:
         """The first Event that may be sent now."""
         oldest = next(iter(self._waiting.values()))
         if not self._is_busy() or time.monotonic() - oldest > NORMAL_DELAY:
-            return next(iter(self._waiting))
+            return self._turns.next_item()
         return next(iter(self._urgent), None)
 
     def _take(self, event: Event) -> float:
         """Since when it was waiting; it is not any more."""
         if event.type != "Normal":
             del self._urgent[event]
+        self._turns.take(event.object_ref.namespace, event)
         return self._waiting.pop(event)
 
     async def drain(self, seconds: float) -> None:

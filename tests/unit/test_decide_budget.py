@@ -28,6 +28,8 @@ from ccm.decide.rate_law import (
     throttled,
 )
 
+DELETE, ENSURE = Priority.LB_DELETE, Priority.LB_ENSURE
+
 
 def request(
     worker: str, priority: Priority = Priority.ROUTE, since: float = 100.0
@@ -140,6 +142,21 @@ def test_workers_and_owners_of_a_priority_take_turns(key: str) -> None:
         waiting.remove(one)
         order.append(getattr(one, key))
     assert order == ["many", "few"] * 3 + ["many"] * 2
+
+
+def test_deletions_of_one_namespace_hold_up_no_creation_of_another() -> None:
+    """A tenant lets load balancers come and go without end."""
+    many = [replace(request("a", each), owner="many") for each in (DELETE, ENSURE)]
+    few = replace(request("a", ENSURE, since=100.5), owner="few")
+    routes = [request("route", Priority.ROUTE, since=100.5)] * 50
+    fair_queue, waiting, order = FairQueue(), many * 50 + [few] * 9 + routes, list[str]()
+    for second in range(20):
+        (one,) = granted(bucket(burst=1), waiting, 101.0 + second, fair_queue)
+        waiting.remove(one)
+        order.append(f"{one.owner} {one.priority.name}")
+    assert order[:9] == ["many LB_DELETE", "many LB_ENSURE", "few LB_ENSURE"] * 3
+    assert order.count("few LB_ENSURE") == 6
+    assert order.count(" ROUTE") == 2, "the share of those who come later stays"
 
 
 def test_a_backlog_delays_a_more_important_ask_by_one_call_at_most() -> None:

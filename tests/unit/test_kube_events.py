@@ -224,3 +224,27 @@ async def test_normal_events_do_not_wait_for_ever(
         if ending == "the stop":
             await recorder.drain(5.0)
         await until(lambda: cluster.events)
+
+
+def about(namespace: str, number: int) -> ObjectRef:
+    return ObjectRef("v1", "Service", f"web-{number}", f"{namespace}-{number}", namespace)
+
+
+async def test_events_of_one_namespace_neither_hold_up_nor_push_out_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenant creates refused Services again and again, each an object of its own."""
+    monkeypatch.setattr(events, "QUEUE_LIMIT", 100)
+    cluster = Cluster()
+    recorder = EventRecorder(cluster.kube, "service-controller", "service-0")
+    for number in range(5):
+        recorder.record(an_event("refused", about("honest", number)))
+    for number in range(1000):
+        recorder.record(an_event("refused", about("flood", number)))
+    assert (recorder.waiting, recorder.lost) == (100, 905)
+    task = asyncio.create_task(recorder.run())
+    await until(lambda: len(cluster.events) == 100)
+    task.cancel()
+    namespaces = [event["metadata"]["namespace"] for event in cluster.events]
+    assert namespaces[:10].count("honest") == 5
+    assert cluster.events[-1]["involvedObject"]["name"] == "web-999"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from workers.queue import Decision, ReconcileLog
+from workers.queue import LINES, Decision, ReconcileLog
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,18 @@ def test_a_reason_is_logged_once_until_its_last_key_recovered(
     assert said.count("reconcile recovered") == recoveries
     assert len(said) == warnings + recoveries
     assert " ".join(log.first(9)) == pending
+
+
+def test_one_namespace_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A tenant changes a refused annotation for ever, and each time the reason is another."""
+    log = ReconcileLog()
+    for number in range(20 * LINES):
+        log.failed("flood/web", f"annotation {number} is not valid", "refused")
+    assert len(caplog.records) <= LINES + 1
+    log.failed("honest/web", "annotation 1 is wrong", "refused")
+    log.failed("node-1", "the cloud does not answer")
+    assert len(caplog.records) <= LINES + 3
+    assert [vars(record)["key"] for record in caplog.records[-2:]] == ["honest/web", "node-1"]
 
 
 def test_what_is_logged_is_recent_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

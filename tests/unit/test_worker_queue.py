@@ -248,3 +248,19 @@ async def test_the_age_of_the_oldest_key_in_flight_is_known(queue: WorkQueue) ->
     assert queue.oldest_in_flight(now + 5.0) == pytest.approx(5.0, abs=1e-3)
     queue.done("a")
     assert queue.oldest_in_flight(now + 99.0) == 0.0
+
+
+async def test_keys_that_change_for_ever_and_wait_for_long_take_no_memory(
+    queue: WorkQueue,
+) -> None:
+    """A tenant writes a label ten times a second; each time it is to be looked at in an hour."""
+    for _ in range(10_000):
+        queue.add("a/1")
+        assert await get(queue) == "a/1"
+        queue.done("a/1")
+        queue.add_after("a/1", 3600.0)
+        queue.add_after("a/2", 1800.0)
+    assert queue.waiting == 2
+    assert len(queue._later) < 1000
+    assert await get(queue) == "a/2"
+    assert await get(queue) == "a/1"

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -30,6 +30,7 @@ from ccm.model.objects import (
 from ccm.model.service import Service
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
+from workers.executor import NamespaceSlots, Slots
 from workers.machines import NodeMachines
 from workers.service.backends import TO_BE_DELETED_TAINT, Backends, BackendSet
 from workers.service.plan import (
@@ -130,6 +131,7 @@ class ServiceController:
         # Comparing what is most likely right leaves room for what is new.
         limit = max(1, concurrency(context.settings) // 2)
         self._checks = Slots(limit, context.queue.add)
+        self._slots = NamespaceSlots(concurrency(context.settings), context.queue.add)
         self._is_mass_deletion = False
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
@@ -220,7 +222,9 @@ class ServiceController:
             self._resync_after(key, self._context.timings.refusal_retry_period)
             raise
         finally:
-            self._checks.leave(key)
+            if not self._slots.is_awaited_by(key):
+                self._checks.leave(key)
+            self._slots.leave(key)
             if self._is_changed(key):
                 self._context.queue.add(key)
 
@@ -249,6 +253,10 @@ class ServiceController:
                     return Result(message, False, seconds)
                 case EnsureBalancer(is_check=True) if not self._checks.take(key):
                     return Result("waits for its turn to be compared", False)
+                case EnsureBalancer() | UpdateNodes() | DeleteBalancer() if not self._slots.take(
+                    key
+                ):
+                    return Result("waits for others of its namespace", False)
                 case action:
                     self._states[key] = replace(self._state(key), is_backend_update_due=False)
                     if result := await self._perform(key, action):
@@ -351,32 +359,6 @@ class ServiceController:
 
     def _service(self, key: str) -> Service | None:
         return self._context.store.view(Service, key)
-
-
-class Slots:
-    """Of the keys that want something, at most `limit` have their turn; the next is enqueued."""
-
-    def __init__(self, limit: int, enqueue: Callable[[str], None]) -> None:
-        self._limit, self._enqueue = limit, enqueue
-        self._having: set[str] = set()
-        self._waiting: dict[str, None] = {}
-
-    def take(self, key: str) -> bool:
-        """Whether it is the turn of `key`, until it leaves; otherwise it is enqueued later."""
-        if key not in self._having and len(self._having) >= self._limit:
-            self._waiting[key] = None
-            return False
-        self._having.add(key)
-        return True
-
-    def leave(self, key: str) -> None:
-        """At the end of each reconcile of `key`, whether it took its turn or not."""
-        self._having.discard(key)
-        while self._waiting and len(self._having) < self._limit:
-            following = next(iter(self._waiting))
-            del self._waiting[following]
-            self._having.add(following)
-            self._enqueue(following)
 
 
 def _names(backends: Backends) -> str:

@@ -73,8 +73,8 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
             return replace(state, backends_sent=backends)
         case SetStatus() if state.last_applied:
             return replace(state, last_applied=replace(state.last_applied, is_status_tried=True))
-        case DeleteBalancer(service):
-            return replace(state, owner=state.owner or service)
+        case DeleteBalancer(service):  # may go on in the cloud when it is not wanted any more
+            return replace(state, owner=state.owner or service, last_applied=None)
     return state
 
 

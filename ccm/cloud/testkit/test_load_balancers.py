@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -12,7 +13,7 @@ from ccm.cloud.interface import BatchesReads
 from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Owner, Untestable
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of, port, service
 from ccm.cloud.testkit.operations import Owned, owned_lister, read_interrupted_everywhere
-from ccm.errors import Refused
+from ccm.errors import Refused, RetryAfter
 from ccm.model.cloud import UID_BEGIN, OwnedBalancer
 from ccm.model.service import Service
 
@@ -105,6 +106,21 @@ async def test_a_deleted_balancer_leaves_nothing_behind(harness: Harness) -> Non
     await harness.until_done(harness.load_balancers.delete, asked)
     assert await harness.observed_balancer(asked) is None
     assert await harness.call(harness.load_balancers.get, asked) is None
+    assert set(await invoke(harness.adapter.balancer_resources)) == before
+
+
+async def test_a_balancer_that_is_wanted_again_while_it_is_deleted_leaves_nothing(
+    harness: Harness,
+) -> None:
+    """The type of a Service may be changed there and back before the cloud is done."""
+    before = set(await invoke(harness.adapter.balancer_resources))
+    machines = await harness.machines(1)
+    await harness.ensure(service(), machines)
+    with suppress(RetryAfter):
+        await harness.call(harness.load_balancers.delete, service())
+    await harness.ensure(service(), machines)
+    await harness.until_done(harness.load_balancers.delete, service())
+    assert await harness.observed_balancer(service()) is None
     assert set(await invoke(harness.adapter.balancer_resources)) == before
 
 

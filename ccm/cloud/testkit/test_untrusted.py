@@ -17,7 +17,7 @@ from ccm.cloud.testkit.harness import Harness, node, node_of, port, service, vol
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Answer, Balancer, Gone, Instance, PlaceAnswer, Unknown
 from ccm.model.objects import Node
-from ccm.model.service import MOST_RANGES, SOURCE_RANGES, Service
+from ccm.model.service import MOST_RANGES, SOURCE_RANGES, Feature, Service
 
 pytestmark = pytest.mark.asyncio
 
@@ -250,3 +250,23 @@ async def test_a_balancer_or_address_of_another_that_a_service_names_is_refused(
             with pytest.raises(Refused):
                 await harness.until_done(harness.load_balancers.ensure, asked, backends)
             await harness.until_done(harness.load_balancers.delete, asked)
+
+
+async def test_who_shares_the_balancer_of_another_changes_nothing_of_it(harness: Harness) -> None:
+    """With a port of its own it joins, leaves, joins again and is deleted; or it is refused."""
+    features = harness.load_balancers.supported_features
+    ranges: dict[str, Any] = {"loadBalancerSourceRanges": ["192.0.2.0/24"]}
+    theirs = service("theirs", **ranges if Feature.SOURCE_RANGES in features else {})
+    machines = await harness.machines(1)
+    await harness.ensure(theirs, machines)
+    backends, ports = [node_of(machine) for machine in machines], [port(443, node_port=30443)]
+    name = harness.load_balancers.name_for(theirs)
+    for number, (annotations, spec) in enumerate(await invoke(harness.adapter.references_to, name)):
+        shares = service(f"hostile-{number}", annotations, **{"ports": ports, **spec})
+        alone = service(f"hostile-{number}", ports=ports)
+        for asked in (shares, alone, shares):
+            with suppress(Refused):
+                await harness.until_done(harness.load_balancers.ensure, asked, backends)
+            await harness.check_balancer(theirs, machines)
+        await harness.until_done(harness.load_balancers.delete, shares)
+        await harness.check_balancer(theirs, machines)

@@ -67,12 +67,12 @@ def _of_service(
     if service.type == "NodePort" and _is_managed(service):
         for protocol, number in _ports(service, "nodePort"):
             yield Inbound(protocol, number)
-    elif _passes_through(service, default_type):
+    elif sources := _sources_that_pass(service, default_type):
         check, uid = service.health_check, service.uid
         yield Inbound("tcp", check.port if check else KUBE_PROXY_PORT, uid, ())
         for protocol, number in _ports(service, "port"):
             if may_open(number):
-                yield Inbound(protocol, number, uid, _sources(service))
+                yield Inbound(protocol, number, uid, sources)
 
 
 def _ports(service: Service, field: str) -> Iterator[tuple[str, int]]:
@@ -96,16 +96,20 @@ def _is_managed(service: Service) -> bool:
         return True
 
 
-def _passes_through(service: Service, default_type: str) -> bool:
-    """Whether packets reach Nodes at the Service's own ports, once its load balancer is there."""
+def _sources_that_pass(service: Service, default_type: str) -> tuple[str, ...]:
+    """From where packets reach Nodes at the Service's own ports; its load balancer is there.
+
+    There may be thousands, so they are read once and not for each of the ports.
+    """
     said = service.annotations
     kind = str(said.get(f"{PREFIX}type") or default_type)
     is_external = str(said.get(f"{PREFIX}network") or EXTERNAL) == EXTERNAL
+    if not (service.type == "LoadBalancer" and kind == NETWORK and is_external and service.ingress):
+        return ()
     try:
-        is_served = bool(service.ingress) and not is_disowned(service) and _sources(service)
+        return () if is_disowned(service) else _sources(service)
     except Refused:
-        return False
-    return service.type == "LoadBalancer" and kind == NETWORK and is_external and bool(is_served)
+        return ()
 
 
 def body(

@@ -39,6 +39,10 @@ N1 = node("n1")
 MINE = spec(loadBalancerClass="mine")
 
 
+def in_namespace(name: str) -> Tweak:
+    return lambda raw: raw["metadata"].update(namespace=name)
+
+
 @pytest.mark.parametrize("mode", [None, *IpMode])
 async def test_a_new_start_reads_each_balancer_once_and_writes_nothing(mode: IpMode | None) -> None:
     w = World(N1, *(service(name=f"s{number}") for number in range(5)))
@@ -282,3 +286,22 @@ async def test_a_deletion_by_a_list_from_before_the_creation_leaves_no_balancer(
         await w.later()
         assert w.balancers.records == {}
         assert not any(kind == "Service" for kind, _ in w.cluster.objects)
+
+
+async def test_namespaces_take_turns_at_being_compared() -> None:
+    """One with hundreds of Services does not stand before the one that another has changed."""
+    many = [service(in_namespace("many"), name=f"s{number}") for number in range(20)]
+    async with running_with(*many, service(name="few"), N1) as w:
+        few = w.service("default/few")
+    w.cluster.remove("Service", "default/few")
+    w = w.restarted(concurrent_service_syncs=4)
+    w.balancers.holds = {one.name: asyncio.Event() for one in many}
+    async with running(w, until_rest=False):
+        await until(lambda: len(w.balancers.calls) == 2, "two are compared")
+        w.cluster.put(few)
+        await until(lambda: len(w.queue) == 0, "all others wait")
+        for hold in w.balancers.holds.values():
+            hold.set()
+        await w.rest()
+        compared = [name for _, name, *_ in w.balancers.named("ensure")]
+        assert compared.index("few") <= 4

@@ -400,3 +400,14 @@ async def test_what_was_done_to_balancers_is_in_the_log_once(
     assert {one["service"] for one in reported} == {KEY}
     assert all(one["seconds"] >= 0 for one in reported)
     assert reported[0]["addresses"]
+
+
+async def test_a_service_that_is_typed_back_during_its_deletion_gets_a_balancer_again() -> None:
+    """A deletion of several steps has begun: what was applied before is not there any more."""
+    async with running_with(service(), node("n1")) as w:
+        w.balancers.failures["delete"] = [RetryAfter("it is being deleted", 1.0)]
+        await w.change(typed("ClusterIP"))
+        w.balancers.records.clear()  # the cloud is done
+        await w.change(typed("LoadBalancer"))
+        await w.later()
+        assert w.balancers.of(w.service())

@@ -66,3 +66,19 @@ async def test_slow_writes_of_one_namespace_leave_the_api_server_time() -> None:
         services = [f"hostile/web-{at}" for at in range(HOSTILE)]
         await until(lambda: all(w.service(key).ingress for key in services), "all addresses")
     assert seconds() - began > 2 * cluster.busy / TURNS
+
+
+async def test_calls_of_one_namespace_that_take_long_leave_slots_for_others() -> None:
+    """Load balancers of fifty ports wait for hundreds of grants of the cloud's budget."""
+    many = [hostile(number) for number in range(HOSTILE)]
+    w = World(node("n1"), *many, concurrent_service_syncs=10)
+    for one in many:
+        w.balancers.holds[one.name] = asyncio.Event()
+    async with running(w, until_rest=False):
+        await until(lambda: len(w.balancers.calls) == 8, "eight of ten slots are theirs")
+        w.cluster.put(service(name="other"))
+        await until(lambda: w.service("default/other").ingress, "the other one's address")
+        for hold in w.balancers.holds.values():
+            hold.set()
+        await w.rest()
+        assert all(w.service(f"hostile/web-{at}").ingress for at in range(HOSTILE))

@@ -218,7 +218,8 @@ class AzureAdapter(PatientAdapter):
         )
 
     def references_to(self, name: str) -> Sequence[tuple[Mapping[str, str], Json]]:
-        made = self.lab.get("publicIPAddresses", f"foreign-{name}")
+        listed = self.lab.objects("publicIPAddresses").values()
+        (made,) = (one for one in listed if name in one["name"])
         ip = made["properties"]["ipAddress"]
         return [
             ({f"{PREFIX}pip-name": made["name"]}, {}),

@@ -593,6 +593,19 @@ async def test_a_local_service_has_a_pool_of_its_own(
     assert not parts(lab)[FAST]["backendAddressPools"] & pools
 
 
+async def test_the_pool_of_another_service_is_not_taken(
+    lab: Lab, cloud: Started, nodes: list[Node]
+) -> None:
+    """Upstream's names are the same for `a-b/c` and `a/b-c`, and for IPv6 that of `web-ipv6`."""
+    asked = {ON: FAST}
+    both: dict[str, Any] = {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
+    await cloud.ensure(web(annotations=asked, **LOCAL, **both), *nodes)
+    before = behind(lab, "default-web-ipv6")
+    with pytest.raises(Refused, match="pool default-web-ipv6 is another Service's"):
+        await cloud.ensure(web("web-ipv6", asked, **LOCAL), *nodes)
+    assert behind(lab, "default-web-ipv6") == before
+
+
 async def test_rules_for_machines_name_all_of_them(
     lab: Lab, cloud: Started, nodes: list[Node]
 ) -> None:

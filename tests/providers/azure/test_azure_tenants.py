@@ -5,11 +5,18 @@ from typing import Any
 import pytest
 
 from ccm.cloud.testkit.harness import port
-from ccm.errors import Refused
+from ccm.errors import CloudError, Refused
 from ccm.model.objects import Node
-from tests.labs.azure.lab import Lab
+from tests.labs.azure.lab import OTHER_GROUP, Lab
 from tests.providers.azure.conftest import Started, host
-from tests.providers.azure.test_azure_balancers import addresses, delete, parts, rules, web
+from tests.providers.azure.test_azure_balancers import (
+    addresses,
+    delete,
+    destinations_of,
+    parts,
+    rules,
+    web,
+)
 
 RANGES: dict[str, Any] = {"loadBalancerSourceRanges": ["192.0.2.0/24"]}
 INTERNAL = {"load-balancer-internal": "true"}
@@ -80,3 +87,124 @@ async def test_a_service_tag_that_is_none_is_refused(
     with pytest.raises(Refused, match="allowed-service-tags"):
         await cloud.ensure(web(annotations={"allowed-service-tags": tags}), node)
     assert not addresses(lab)
+
+
+OFF = {"disable-load-balancer-floating-ip": "true"}
+DENY = {"deny-all-except-load-balancer-source-ranges": "true"}
+
+
+async def test_nobody_denies_traffic_to_the_machines(lab: Lab, cloud: Started, node: Node) -> None:
+    """Without floating IP a rule that denies all others would cut off every machine."""
+    with pytest.raises(Refused, match="deny-all-except-load-balancer-source-ranges"):
+        await cloud.ensure(web(annotations={**OFF, **DENY}, **RANGES), node)
+    assert rules(lab) == {}
+
+
+@pytest.mark.parametrize("kind", [{}, INTERNAL], ids=["public", "internal"])
+async def test_who_shares_an_address_neither_denies_nor_admits_for_the_other(
+    lab: Lab, cloud: Started, node: Node, kind: dict[str, str]
+) -> None:
+    """The rule that denies all others is that of the Service whose address it is."""
+    ip = (await cloud.ensure(web("victim", kind | DENY, **RANGES), node)).ingress[0].ip
+    shared: dict[str, Any] = {**OTHER_PORT, "loadBalancerIP": ip}
+    before = rules(lab)
+    await cloud.ensure(web("attacker", kind, **shared, **RANGES), node)
+    assert before.items() <= rules(lab).items()
+    await delete(cloud, web("attacker", kind, **shared, **RANGES))
+    assert rules(lab) == before
+    await cloud.ensure(web("victim", kind, **RANGES), node)
+    before = rules(lab)
+    made = await cloud.ensure(web("attacker", kind | DENY, **shared, **RANGES), node)
+    assert not [one for one in rules(lab).values() if one["access"] == "Deny"]
+    assert [one for one in made.warnings if "deny-all-except" in one]
+
+
+@pytest.mark.parametrize("kind", [{}, INTERNAL], ids=["public", "internal"])
+@pytest.mark.parametrize("change", ["leaves", "floats no more", "is deleted"])
+async def test_who_leaves_a_shared_address_closes_it_for_nobody_else(
+    lab: Lab, cloud: Started, node: Node, kind: dict[str, str], change: str
+) -> None:
+    ip = (await cloud.ensure(web("victim", kind, **RANGES), node)).ingress[0].ip
+    before = rules(lab)
+    shared: dict[str, Any] = {**OTHER_PORT, "loadBalancerIP": ip}
+    await cloud.ensure(web("attacker", kind, **shared, **RANGES), node)
+    assert len(rules(lab)) == 2
+    if change == "leaves":
+        await cloud.ensure(web("attacker", kind, **OTHER_PORT, **RANGES), node)
+    elif change == "floats no more":
+        await cloud.ensure(web("attacker", kind | OFF, **shared, **RANGES), node)
+    else:
+        await delete(cloud, web("attacker", kind, **shared, **RANGES))
+    assert before.items() <= rules(lab).items()
+    open_to = [one["destinationPortRanges"] for one in rules(lab).values() if ip in str(one)]
+    assert open_to == [["80"]], "what the other had open there is closed"
+
+
+async def test_a_port_without_a_rule_of_the_load_balancer_is_not_opened_for_another(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """The victim admits a network; who shares its address could open its port to everybody."""
+    ip = (await cloud.ensure(web("victim", **RANGES), node)).ingress[0].ip
+    before = rules(lab)
+    no_rule = {"service.beta.kubernetes.io/port_80_no_lb_rule": "true"}
+    ports = [port(80, node_port=30081), port(443, node_port=30443)]
+    await cloud.ensure(web("attacker", no_rule, ports=ports, loadBalancerIP=ip), node)
+    (added,) = (one for name, one in rules(lab).items() if name not in before)
+    assert added["destinationPortRanges"] == ["443"]
+
+
+async def test_another_service_closes_no_node_port_of_one_without_floating_ip(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """A port without a rule of the load balancer is not the reason to close those with one."""
+    ports = [port(80), port(443, node_port=30443)]
+    annotations = {**OFF, "service.beta.kubernetes.io/port_443_no_lb_rule": "true"}
+    await cloud.ensure(web("victim", annotations, ports=ports, **RANGES), node)
+    before = rules(lab)
+    assert len(before) == 1
+    other: dict[str, Any] = {"ports": [port(81, node_port=30081)]}
+    await cloud.ensure(web("attacker", **other), node)
+    await delete(cloud, web("attacker", **other))
+    assert rules(lab) == before
+
+
+@pytest.mark.parametrize("off", ["True", " true", None], ids=["case", "blank", "taken away"])
+async def test_node_ports_are_closed_however_the_annotation_is_written_at_the_end(
+    lab: Lab, cloud: Started, node: Node, off: str | None
+) -> None:
+    """A Service is judged by its rules: tenants change annotations and delete at once."""
+    await cloud.ensure(web(annotations={**OFF, next(iter(OFF)): off or "true"}), node)
+    assert len(rules(lab)) == 1
+    await delete(cloud, web(annotations={next(iter(OFF)): off} if off else {}))
+    assert rules(lab) == {}
+
+
+async def test_an_address_in_a_former_resource_group_is_deleted(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """Else a tenant would take all that the account may have, with one Service."""
+    there = {"load-balancer-resource-group": OTHER_GROUP}
+    await cloud.ensure(web(annotations=there), node)
+    await cloud.ensure(web(), node)
+    assert len(addresses(lab)) == 1
+    assert len(destinations_of(*rules(lab).values())) == 1
+    await cloud.ensure(web(annotations=there), node)
+    await delete(cloud, web())
+    assert not addresses(lab)
+    assert not rules(lab)
+
+
+async def test_names_of_resource_groups_are_not_kept_in_memory(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """A tenant names another one with each change, of 250 KB."""
+    for number in range(5):
+        group = f"{number}" + "g" * 100
+        with pytest.raises(Refused, match="load-balancer-resource-group"):
+            await cloud.ensure(web(annotations={"load-balancer-resource-group": group}), node)
+    lists = cloud.load_balancers._addresses._lists  # type: ignore[union-attr]
+    for number in range(5):
+        asked = web(annotations={"load-balancer-resource-group": f"none-{number}"})
+        with pytest.raises(CloudError):
+            await cloud.ensure(asked, node)
+    assert not lists

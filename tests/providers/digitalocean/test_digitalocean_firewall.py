@@ -8,6 +8,7 @@ import pytest
 from ccm.cloud.testkit.harness import port, service, uid_of
 from ccm.controllers import provided_by, with_defaults
 from ccm.errors import Refused
+from ccm.model.cloud import Network
 from ccm.model.objects import Json
 from ccm.model.service import SOURCE_RANGES, Service
 from ccm.providers.digitalocean import firewall
@@ -174,6 +175,22 @@ async def test_the_health_check_is_open_to_the_services_own_load_balancer(
         own = do.add_balancer(name=asked.default_balancer_name)["id"]
         there["default/web"] = published("web", port(443), ip=ip)
         assert await sources() == [{"load_balancer_uids": [own]}]
+
+
+def test_ranges_of_a_service_are_read_once_however_many_ports_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They may be thousands, and every change of any Service reads them all again."""
+    many = published("many", *(port(number) for number in range(8000, 8100)))
+    reads, read = list[str](), Service.source_ranges
+
+    def counted(one: Service) -> frozenset[Network]:
+        reads.append(one.key)
+        return read(one)
+
+    monkeypatch.setattr(Service, "source_ranges", counted)
+    assert len(opened([many], "REGIONAL_NETWORK", bool)) == 101
+    assert len(reads) == 1
 
 
 async def test_without_a_firewall_it_is_not_needed(do: DigitalOcean) -> None:

@@ -239,3 +239,37 @@ async def test_a_read_that_failed_does_not_mean_that_there_is_no_load_balancer(
     names = Names.of(service(), Cluster("kubernetes"))
     api.answer = [{"id": "lb", "name": names.balancer, "provisioning_status": "ACTIVE"}]
     assert await balancers.get(service()) is None
+
+
+class Project(FakeOctavia):
+    """One that has nothing beside load balancers, and deletes them at once."""
+
+    async def pages(self, operation: str, *rest: str, **query: str) -> list[Json]:
+        return await super().pages(operation, *rest, **{"tags-any": "", **query})
+
+    async def call(self, operation: str, service: str, method: str, path: str) -> Json:
+        return {"floatingips": [], "security_groups": []}
+
+    async def make(self, call: ApiCall) -> Json:
+        if call.method == "DELETE":
+            del self.records[call.path.partition("?")[0].rpartition("/")[2]]
+        return await super().make(call)
+
+
+async def test_a_load_balancer_that_is_wanted_again_while_one_is_deleted_is_deleted_later() -> None:
+    """A tenant who changes the type of a Service there and back would leave one each time."""
+    fake, names = Project(), Names.of(service(), Cluster("kubernetes"))
+    fake.state = "ACTIVE"
+    api: Any = fake
+    balancers = OctaviaLoadBalancers(api, BalancerSection(), {}, Cluster("kubernetes"))
+    own = {"tags": names.tags(Role.OWNER), "name": names.balancer}
+    fake.records["first"] = {"id": "first", **own}
+    with pytest.raises(RetryAfter):
+        await balancers.delete(service())
+    with pytest.raises(Refused, match="no Node determines the subnet"):
+        await balancers.ensure(service(), [])
+    fake.records["second"] = {"id": "second", **own}  # as soon as there is a Node
+    with pytest.raises(RetryAfter):
+        await balancers.delete(service())
+    await balancers.delete(service())
+    assert not fake.records

@@ -90,7 +90,19 @@ class PublicAddresses:
             self._lists[scope.group] = SharedRead(
                 lambda: self._api.list("ListPublicAddresses", path)
             )
-        return await self._lists[scope.group]()
+        read = self._lists[scope.group]
+        try:
+            return await read()
+        finally:  # a tenant may name another group each time
+            if read.is_idle:
+                self._lists.pop(scope.group, None)
+
+    async def list_former(self, group: str, frontends: Iterable[Json]) -> Sequence[Json]:
+        """All of other resource groups that addresses of these frontends are in."""
+        public = (key_of(properties_of(item).get("publicIPAddress")) for item in frontends)
+        groups = {scope.group for key in public if (scope := scope_of(key))}
+        others = sorted(groups - {self._scope(group).group})
+        return [item for group in others for item in await self.list(group)]
 
     async def of(self, frontends: Sequence[Json], group: str) -> Sequence[str]:
         """The addresses of a Service's frontends, public ones of this group."""
@@ -155,9 +167,7 @@ class PublicAddresses:
         if self._restricts and not self.owner(request).is_of(record):
             raise Refused(f"public address {name} was not made for Service {request.service.key}")
 
-    async def release(
-        self, owner: Owner, group: str, kept: Sequence[str], listed: Sequence[Json]
-    ) -> None:
+    async def release(self, owner: Owner, kept: Sequence[str], listed: Sequence[Json]) -> None:
         """Delete what was made for the Service and is not kept; take its name off shared ones."""
         for record in listed:
             if not owner.is_of(record) or any(same(id_of(record), item) for item in kept):
@@ -165,7 +175,7 @@ class PublicAddresses:
             others = [
                 service for service in services_of(record) if not same(service, owner.service)
             ]
-            path = self._scope(group).id(NETWORK, "publicIPAddresses", text(record.get("name")))
+            path = id_of(record)
             if not others:
                 await self._api.delete("DeletePublicAddress", path)
                 continue

@@ -1,18 +1,36 @@
 """The one security group of all Services: who may reach their addresses, written with others'."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 
 from ccm.cloud.shared_read import SharedRead
-from ccm.model.objects import Json
+from ccm.model.objects import Json, text
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.ids import NETWORK
-from ccm.providers.azure.lb import security_group
+from ccm.providers.azure.lb import plan, security_group
+from ccm.providers.azure.lb.addresses import ips_of
+from ccm.providers.azure.lb.annotations import PREFIX
 from ccm.providers.azure.lb.members import Backends
-from ccm.providers.azure.lb.request import BalancerRequest, additional_ips
-from ccm.providers.azure.lb.security_group import Access
+from ccm.providers.azure.lb.names import Names
+from ccm.providers.azure.lb.request import DENIES, BalancerRequest, additional_ips
+from ccm.providers.azure.lb.security_group import Access, Extent
 from ccm.providers.azure.shared_writes import SharedResource
+
+
+def extent_of(
+    names: Names, balancers: Iterable[Json], frontends: Sequence[Json], listed: Sequence[Json]
+) -> Extent:
+    """What these frontends, which are or were the Service's, are to others by what is there now.
+
+    `listed` are public addresses, among which theirs are.
+    """
+    balancers = list(balancers)
+    shared = plan.shared_frontends(balancers, names, frontends)
+    foreign = [item for item in shared if not names.is_own(text(item.get("name")))]
+    kept = plan.ports_of_others(balancers, names, frontends)
+    return Extent((), ips_of(shared, listed), ips_of(foreign, listed), kept)
 
 
 class Admission:
@@ -29,29 +47,30 @@ class Admission:
         self,
         request: BalancerRequest,
         addresses: Sequence[str],
-        stale: Collection[str],
-        kept: Mapping[str, Collection[str]],
+        extent: Extent,
         wanted: Backends,
-        machine_ips: Collection[str],
     ) -> None:
         """Let clients reach the Service's addresses, or the machines' where none floats."""
+        annotations = request.annotations
+        ports = request.security_ports(not {*addresses}.isdisjoint(extent.foreign))
         if not request.is_floating:
-            stale, known = {*stale, *addresses}, filter(None, wanted.values())
+            own, known = {*addresses} - {*extent.shared}, filter(None, wanted.values())
+            extent = replace(extent, stale={*extent.stale, *own})
             addresses = sorted({ip for machine in known for ip in machine.private})
-        addresses = [*addresses, *additional_ips(request.annotations)]
-        access = Access(request.sources, request.security_ports(), request.denies_others)
-        is_off = request.annotations.is_true("disable-load-balancer-nsg-rule")
-        warnings = request.annotations.warnings
-        await self.open(None if is_off else access, addresses, stale, kept, warnings, machine_ips)
+        addresses = [*addresses, *additional_ips(annotations)]
+        access = Access(request.sources, ports, request.denies_others)
+        if access.denies_others and not {*addresses}.isdisjoint(extent.foreign):
+            why = "the address is another Service's"
+            annotations.warnings.append(f"annotation {PREFIX}{DENIES} has no effect: {why}")
+        is_off = annotations.is_true("disable-load-balancer-nsg-rule")
+        await self.open(None if is_off else access, addresses, extent, annotations.warnings)
 
     async def open(
         self,
         access: Access | None,
         addresses: Collection[str],
-        stale: Collection[str],
-        kept: Mapping[str, Collection[str]],
+        extent: Extent,
         warnings: list[str],
-        machine_ips: Collection[str] = (),
     ) -> None:
         """As `security_group.apply`; what is right is not written."""
         if not self._name:
@@ -62,7 +81,7 @@ class Admission:
             return
 
         def edit(item: Json) -> None:
-            security_group.apply(item, access, addresses, stale, kept, machine_ips)
+            security_group.apply(item, access, addresses, extent)
 
         copy = deepcopy(group)
         edit(copy)

@@ -1,5 +1,6 @@
 """Annotations of Services for Azure, as upstream reads them; what is wrong is refused."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +11,10 @@ PREFIX = "service.beta.kubernetes.io/azure-"
 PORT_PREFIX = "service.beta.kubernetes.io/port_"
 INTERNAL = f"{PREFIX}load-balancer-internal"
 CONFIGURATIONS = "load-balancer-configurations"
+RESOURCE_GROUP = "load-balancer-resource-group"
 MOST_PROBE_SECONDS = 120  # interval times number, which Azure does not take
+
+_GROUP = re.compile(r"[\w().-]{0,89}[\w()-]")
 
 KNOWN = frozenset((
     "additional-public-ips", "allowed-ip-ranges", "allowed-service-tags",
@@ -67,6 +71,17 @@ class Annotations:
 
     def is_true(self, name: str) -> bool:
         return self.text(name).lower() == "true"
+
+    @property
+    def resource_group(self) -> str:
+        """That of public addresses; empty for the cluster's, or where it is not one's name."""
+        name = self.text(RESOURCE_GROUP)
+        return name if _GROUP.fullmatch(name) else ""
+
+    @property
+    def floats(self) -> bool:
+        """Whether packets arrive at the load balancer's address, and not at node ports."""
+        return not self.is_true("disable-load-balancer-floating-ip")
 
     def items(self, name: str) -> list[str]:
         """What a comma separates."""

@@ -24,7 +24,7 @@ from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb import plan
 from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, ips_of, services_of
-from ccm.providers.azure.lb.admission import Admission
+from ccm.providers.azure.lb.admission import Admission, extent_of
 from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
 from ccm.providers.azure.lb.members import (
     Backends,
@@ -40,10 +40,10 @@ from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
 from ccm.providers.azure.lb.placement import Balancers, Place, Placements
 from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
 from ccm.providers.azure.lb.request import BalancerRequest, additional_ips, read_request
+from ccm.providers.azure.lb.security_group import Extent
 from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
 
-NO_FLOATING = f"{PREFIX}disable-load-balancer-floating-ip"
 NO_ADDRESS_RETRY = 2.0  # seconds
 MOST_NAMED = 5  # nodes in a warning
 
@@ -95,7 +95,8 @@ class AzureLoadBalancers:
         frontends = plan.frontends_in(balancers.values(), names)
         if not frontends:
             return None
-        addresses = await self._addresses.of(frontends, _group_of(service))
+        group = Annotations(service.annotations).resource_group
+        addresses = await self._addresses.of(frontends, group)
         return Balancer(names.base, tuple(Ingress(ip=address) for address in addresses))
 
     def check_service(self, service: Service) -> None:
@@ -110,7 +111,7 @@ class AzureLoadBalancers:
         names, balancers = self._names(service), await self._balancers()
         if not plan.frontends_in(balancers.values(), names):
             raise Refused(f"Service {service.key} has no load balancer")
-        if service.annotations.get(NO_FLOATING) == "true":  # the security group names machines
+        if not Annotations(service.annotations).floats:  # the security group names machines
             await self.ensure(service, nodes)
             return
         self._nodes = nodes
@@ -120,23 +121,26 @@ class AzureLoadBalancers:
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
         names, balancers = self._names(service), await self._balancers()
-        owner, group = Owner(self._cluster, service.key), _group_of(service)
-        listed = await self._addresses.list(group)
+        owner, annotations = Owner(self._cluster, service.key), Annotations(service.annotations)
+        group = annotations.resource_group
         frontends = plan.frontends_in(balancers.values(), names)
+        former = await self._addresses.list_former(group, frontends)
+        listed = [*await self._addresses.list(group), *former]
         addresses = {*ips_of(frontends, listed)}
         addresses |= {ip_of(item) for item in listed if owner.is_of(item)} - {""}
-        if service.annotations.get(NO_FLOATING) == "true":
+        is_reached = plan.has_own_node_ports(balancers.values(), names)
+        if is_reached or not annotations.floats:
             read = await self._machines(names, (), balancers)
             pools = self._pools(balancers, names)
             addresses = joined_addresses(pools, read.machines.interfaces)
         with suppress(Refused):
-            more = additional_ips(Annotations(service.annotations))
+            more = additional_ips(annotations)
             others = await self._addresses.of_others(balancers.values(), names) if more else set()
             addresses |= {*more} - others
-        kept = plan.ports_of_others(balancers.values(), names, frontends)
-        await self._admission.open(None, addresses, (), kept, [])
+        extent = extent_of(names, balancers.values(), frontends, listed)
+        await self._admission.open(None, addresses, extent, [])
         left = await self._leave(names, balancers, balancers)
-        await self._addresses.release(owner, group, (), listed)
+        await self._addresses.release(owner, (), listed)
         self._placements.forget(names)
         await self._take_over(names, balancers, left)
 
@@ -159,7 +163,7 @@ class AzureLoadBalancers:
     # What is done
 
     async def _ensure(self, request: BalancerRequest, nodes: Sequence[Node]) -> Balancer:
-        names, group, self._nodes = request.names, _group_of(request.service), nodes
+        names, group, self._nodes = request.names, request.annotations.resource_group, nodes
         balancers = await self._balancers()
         reads: list[Any] = await together(
             self._machines(names, nodes, balancers), self._addresses.list(group)
@@ -188,13 +192,16 @@ class AzureLoadBalancers:
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
-        stale = {*ips_of(before, listed)} - {*addresses}
-        kept = plan.ports_of_others(now.values(), names, own_frontends(balancer, names))
+        listed = [*listed, *await self._addresses.list_former(group, before)]
+        frontends = [*before, *plan.frontends_in(now.values(), names)]
+        extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = joined_addresses(self._pools(balancers, names), read.machines.interfaces)
-        await self._admission.admit(request, addresses, stale, kept, wanted, machine_ips)
+        stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
+        extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
+        await self._admission.admit(request, addresses, extent, wanted)
         await self._take_over(names, now, await self._leave(names, now, now.keys() - {place}))
         used = [ids.id_of(item) for item in public.values()]
-        await self._addresses.release(self._addresses.owner(request), group, used, listed)
+        await self._addresses.release(self._addresses.owner(request), used, listed)
         served = [*addresses, *additional_ips(request.annotations)]
         return Balancer(
             names.base, tuple(Ingress(ip=item) for item in served), tuple(request.warnings)
@@ -337,7 +344,7 @@ class AzureLoadBalancers:
         gone = {ip for left, _ in listed for ip in left}
         gone -= {ip for machine in wanted.values() if machine for ip in machine.private}
         if gone and plan.has_node_ports(balancers.values()):
-            await self._admission.open(None, (), gone, {}, [])
+            await self._admission.open(None, (), Extent(gone), [])
         for _, members in sorted(listed, key=lambda pair: not pair[0]):
             await self._members.join(members, interfaces, read.writes)
 
@@ -376,11 +383,6 @@ class AzureLoadBalancers:
 def _named(nodes: Sequence[str]) -> str:
     more = len(nodes) - MOST_NAMED
     return f"nodes {', '.join(sorted(nodes)[:MOST_NAMED])}" + f" and {more} more" * (more > 0)
-
-
-def _group_of(service: Service) -> str:
-    """The resource group of its public addresses; empty for the cluster's."""
-    return text(service.annotations.get(f"{PREFIX}load-balancer-resource-group")).strip()
 
 
 def _address_of(planned: BalancerPlan, balancer: Json, family: str, public: Json | None) -> str:

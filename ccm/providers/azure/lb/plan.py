@@ -56,6 +56,7 @@ class BalancerPlan:
                 f"load balancer {name_of(self.id)} is {sku}: only standard ones are served"
             )
         names, properties = self.request.names, properties_of(balancer)
+        self._check_pools(properties)
         frontends, rules, probes = list[Json](), list[Json](), list[Json]()
         for family in self.request.families:
             frontend = self._frontend(family)
@@ -77,6 +78,17 @@ class BalancerPlan:
             raise NoRoom(f"load balancer {name_of(self.id)} would have more than {most} rules")
         _replace(properties, names, frontends, probes)
         balancer["properties"] = properties
+
+    def _check_pools(self, properties: Json) -> None:
+        """Raise `Refused` where the Service's own pool, by upstream's name, is another's as well.
+
+        `a-b/c` and `a/b-c` have one, and so have `c` for IPv6 and `c-ipv6`.
+        """
+        for rule in objects(properties.get(RULES)):
+            pool = name_of(id_of(properties_of(rule).get("backendAddressPool")))
+            is_own = self.request.names.is_own(text(rule.get("name")))
+            if self.request.names.owns_pool(pool) and not is_own:
+                raise Refused(f"pool {pool} is another Service's: give one of them another name")
 
     def shared_frontend(self, balancer: Json, family: str) -> Json | None:
         """Another Service's frontend that has the address which this one asks for."""
@@ -251,6 +263,16 @@ def has_parts(balancer: Json, names: Names) -> bool:
     )
 
 
+def has_own_node_ports(balancers: Iterable[Json], names: Names) -> bool:
+    """Whether clients reach this Service at the machines' addresses, whatever is annotated now."""
+    return any(
+        names.is_own(text(rule.get("name")))
+        and properties_of(rule).get("enableFloatingIP") is not True
+        for balancer in balancers
+        for rule in objects(properties_of(balancer).get(RULES))
+    )
+
+
 def has_node_ports(balancers: Iterable[Json]) -> bool:
     """Whether some address does not float, so that clients have to reach machines."""
     return any(
@@ -258,6 +280,19 @@ def has_node_ports(balancers: Iterable[Json]) -> bool:
         for balancer in balancers
         for rule in objects(properties_of(balancer).get(RULES))
     )
+
+
+def shared_frontends(
+    balancers: Iterable[Json], names: Names, frontends: Iterable[Json]
+) -> list[Json]:
+    """Those of the frontends that rules of other Services use."""
+    used = {
+        key_of(properties_of(rule).get("frontendIPConfiguration"))
+        for balancer in balancers
+        for rule in objects(properties_of(balancer).get(RULES))
+        if not names.is_own(text(rule.get("name")))
+    }
+    return [frontend for frontend in frontends if key_of(frontend) in used]
 
 
 def ports_of_others(

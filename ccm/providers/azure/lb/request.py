@@ -18,10 +18,17 @@ from ccm.model.cloud import Network, read_network
 from ccm.model.objects import Json, text
 from ccm.model.service import SOURCE_RANGES, Service, ServicePort
 from ccm.providers.azure.config import SHARED, AzureConfig
-from ccm.providers.azure.lb.annotations import CONFIGURATIONS, INTERNAL, PREFIX, Annotations
+from ccm.providers.azure.lb.annotations import (
+    CONFIGURATIONS,
+    INTERNAL,
+    PREFIX,
+    RESOURCE_GROUP,
+    Annotations,
+)
 from ccm.providers.azure.lb.names import IPV4, IPV6, SHARED_PROBE, Names
 
 INTERNET = "Internet"  # the service tag of all addresses outside
+DENIES = "deny-all-except-load-balancer-source-ranges"
 TRANSPORTS = {"TCP": "Tcp", "UDP": "Udp", "SCTP": "All"}
 RULE_PROTOCOLS = {"TCP": "Tcp", "UDP": "Udp", "SCTP": "*"}
 PROBE_PROTOCOLS = {"tcp": "Tcp", "http": "Http", "https": "Https"}
@@ -64,7 +71,7 @@ class BalancerRequest:
 
     @property
     def is_floating(self) -> bool:
-        return not self.annotations.is_true("disable-load-balancer-floating-ip")
+        return self.annotations.floats
 
     @property
     def has_fixed_address(self) -> bool:
@@ -79,10 +86,15 @@ class BalancerRequest:
         """Internal load balancers cannot do it for IPv6 (upstream's rule)."""
         return self.is_floating and not (self.is_internal and family == IPV6)
 
-    def security_ports(self) -> dict[str, list[str]]:
-        """Destination ports by protocol, sorted as text, as upstream does it."""
+    def security_ports(self, shares: bool = False) -> dict[str, list[str]]:
+        """Destination ports by protocol, sorted as text, as upstream does it.
+
+        Where others have ports as well, as it `shares` an address or has that of machines, only
+        those that lead to it.
+        """
         found: dict[str, list[str]] = {}
-        for port in self.ports:
+        is_alone = self._is_ha or (self.is_floating and not shares)
+        for port in self.ports if is_alone else self._ruled_ports():
             number = port.number if self.is_floating else port.node_port
             found.setdefault(RULE_PROTOCOLS[port.protocol], []).append(str(number))
         return {protocol: sorted(set(ports)) for protocol, ports in found.items()}
@@ -242,7 +254,14 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
     if annotations.text(CONFIGURATIONS) and not config.balancers:
         why = "azure.json has one load balancer"
         annotations.warnings.append(f"annotation {PREFIX}{CONFIGURATIONS} has no effect: {why}")
+    if (group := annotations.text(RESOURCE_GROUP)) != annotations.resource_group:
+        raise Refused(f"annotation {PREFIX}{RESOURCE_GROUP}: {group!r} is not a resource group")
     sources, denies_others = _sources(service, annotations, is_internal)
+    if denies_others and not annotations.floats:
+        raise Refused(
+            f"annotation {PREFIX}{DENIES}: without floating IP it would deny all traffic to the"
+            " machines themselves: remove one of the two"
+        )
     families = service.ip_families
     public = {item: _public(annotations, item, is_dual=len(families) > 1) for item in families}
     request = BalancerRequest(
@@ -338,7 +357,7 @@ def _sources(
     networks = ranges + allowed
     if not tags and not networks and not is_internal:
         tags = [INTERNET]
-    denies = annotations.is_true("deny-all-except-load-balancer-source-ranges") and bool(networks)
+    denies = annotations.is_true(DENIES) and bool(networks)
     return [*tags, *_collapsed(networks)], denies
 
 

@@ -5,7 +5,7 @@ of all Services that have the same. Nothing in here acts.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import md5
 from ipaddress import ip_address, ip_network
 
@@ -49,6 +49,21 @@ class Access:
             }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What addresses that a change is about are to other Services.
+
+    `stale` ones have no Service now. `shared` ones have rules of others as well, or are machines':
+    there rules of `kept` ports, by protocol, stay. Of `foreign` ones, whose frontend is another's,
+    it is for the other to deny everybody else.
+    """
+
+    stale: Collection[str] = ()
+    shared: Collection[str] = ()
+    foreign: Collection[str] = ()
+    kept: Mapping[str, Collection[str]] = field(default_factory=dict)
+
+
 def _allow(family: str, protocol: str, sources: Sequence[str], ports: Sequence[str]) -> Json:
     hashed = "_".join((protocol, ",".join(sorted(sources)), ",".join(ports)))
     digest = md5(hashed.encode(), usedforsecurity=False).hexdigest()
@@ -63,27 +78,19 @@ def _allow(family: str, protocol: str, sources: Sequence[str], ports: Sequence[s
     }  # fmt: skip
 
 
-def apply(
-    group: Json,
-    access: Access | None,
-    addresses: Collection[str],
-    stale: Collection[str] = (),
-    kept: Mapping[str, Collection[str]] | None = None,
-    machine_ips: Collection[str] = (),
-) -> None:
-    """Let `access` reach the addresses, and nothing else of ours; `stale` ones have no Service now.
+def apply(group: Json, access: Access | None, addresses: Collection[str], extent: Extent) -> None:
+    """Let `access` reach the addresses, and nothing else of ours; those of `extent` are left.
 
-    `kept` are ports, by protocol, of other Services that have one of these addresses, or none that
-    floats: only rules of theirs and of `access` have `machine_ips`, the machines' addresses. Raises
-    `NoRoom` when no priority is free.
+    Raises `NoRoom` when no priority is free.
     """
     properties = properties_of(group)
     rules = [*objects(properties.get(RULES))]
     wanted: dict[str, tuple[Json, set[str]]] = {}
     for family, version in (("IPv4", 4), ("IPv6", 6)):
         own = {address for address in addresses if ip_address(address).version == version}
-        for rule in access.rules(family) if access and own else ():
-            wanted[rule["name"].lower()] = rule, own
+        for rule in access.rules(family) if access else ():
+            if reached := own - {*extent.foreign} if _denies(rule) else own:
+                wanted[rule["name"].lower()] = rule, reached
     result = list[Json]()
     for item in rules:
         name = text(item.get("name")).lower()
@@ -95,14 +102,16 @@ def apply(
         if not covers(item, rule):
             priority = properties_of(item)["priority"]
             item = {**item, "properties": {**properties_of(rule), "priority": priority}}
-        left = {*addresses, *stale, *machine_ips} - own
-        if left & current and _is_kept(item, kept or {}):
-            left = {*stale}
+        left = {*addresses, *extent.stale, *extent.shared} - own
+        if _denies(item):
+            left -= {*extent.foreign}
+        elif left & current and _is_kept(item, extent.kept):
+            left = {*extent.stale}
         if after := (current - left) | own:
             result.append(item if after == destinations(item) else _with_destinations(item, after))
     taken = {properties_of(item).get("priority") for item in result}
     for rule, own in wanted.values():
-        priority = _free(taken, is_last=rule["properties"]["access"] == "Deny")
+        priority = _free(taken, is_last=_denies(rule))
         taken.add(priority)
         rule["properties"]["priority"] = priority
         result.append(_with_destinations(rule, own))
@@ -136,11 +145,16 @@ def _with_destinations(rule: Json, addresses: Collection[str]) -> Json:
     return {**rule, "properties": properties}
 
 
+def _denies(rule: Json) -> bool:
+    return properties_of(rule).get("access") == "Deny"
+
+
 def _is_kept(rule: Json, kept: Mapping[str, Collection[str]]) -> bool:
+    """Whether another Service has one of its ports there; two never have the same."""
     properties = properties_of(rule)
     ports = properties.get("destinationPortRanges")
     listed = {text(port) for port in ports} if isinstance(ports, list) else set[str]()
-    return bool(listed) and listed <= {*kept.get(text(properties.get("protocol")), ())}
+    return not listed.isdisjoint(kept.get(text(properties.get("protocol")), ()))
 
 
 def _free(taken: Collection[object], *, is_last: bool) -> int:
