@@ -20,7 +20,9 @@ class ExitCode(IntEnum):
     OK = 0
     FAILED = 1
     USAGE = 2
-    UNPROVEN = 75  # EX_TEMPFAIL: a new worker, when the cloud neither takes nor refuses credentials
+    UNPROVEN = (
+        75  # EX_TEMPFAIL: a new worker, when the cloud does not answer what it needs at first
+    )
     NOT_NEEDED = 77  # a worker whose controller has nothing to do: no such part, or a flag
     CONFIGURATION = 78  # EX_CONFIG of sysexits.h: starting again without a change is useless
 

@@ -258,6 +258,7 @@ class HttpClient:
         self._idle_timeout = idle_timeout
         self._open: set[HttpConnection] = set()
         self._closed, self._is_closing = asyncio.Event(), False
+        self._is_retired = False
 
     async def request(
         self,
@@ -317,6 +318,18 @@ class HttpClient:
         except OSError as error:
             log.warning("client certificate not read again", extra={"error": str(error)})
             return
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.abort()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is any connection."""
+        return bool(self._open or self._connecting)
+
+    def retire(self) -> None:
+        """Keep no connection for another request: those go by a newer client from now on."""
+        self._is_retired = True
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.abort()
@@ -388,7 +401,7 @@ class HttpClient:
         return None
 
     def _release(self, connection: HttpConnection) -> None:
-        if connection.is_reusable:
+        if connection.is_reusable and not self._is_retired:
             connection.idle_since = time.monotonic()
             self._idle.append(connection)
             self._wake_one()

@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 
 HINTED_INTERVAL = 1.0  # seconds between reads at least, however often the cloud notifies
+GROWTH = 2.0  # of the interval, while hints follow each other; it is never longer than the pause
 
 
 class CloudChanges:
@@ -31,6 +32,7 @@ class HintedSleep:
     def __init__(self) -> None:
         self._hint = asyncio.Event()
         self._ended_at = float("-inf")
+        self._interval = HINTED_INTERVAL
 
     def wake(self) -> None:
         self._hint.set()
@@ -40,8 +42,11 @@ class HintedSleep:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hint.wait()
-                await asyncio.sleep(self._ended_at + HINTED_INTERVAL - time.monotonic())
-        is_hinted = self._hint.is_set()
+                await asyncio.sleep(self._ended_at + self._interval - time.monotonic())
+        is_hinted, now = self._hint.is_set(), time.monotonic()
         self._hint.clear()
-        self._ended_at = time.monotonic()
+        is_one_of_many = is_hinted and now - self._ended_at < GROWTH * self._interval
+        longer = min(GROWTH * self._interval, seconds)
+        self._interval = longer if is_one_of_many else HINTED_INTERVAL
+        self._ended_at = now
         return is_hinted

@@ -21,7 +21,7 @@ from ccm.cloud.registry import keep_provider, load_provider, read_config
 from ccm.cloud.secrets import with_readers
 from ccm.controllers import keep_controller, load_controller
 from ccm.decide.lease import write_grace
-from ccm.errors import ConfigurationFault, ConfigurationFaults, Denied, ExitCode
+from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults, Denied, ExitCode
 from ccm.kube.client import Fence, Kube, RateLimit, RestConfig, WorkerToken
 from ccm.kube.events import EventRecorder
 from ccm.log import set_up
@@ -118,7 +118,11 @@ async def _work(spec: WorkerSpec, port: Port, token: WorkerToken) -> ExitCode:
         code = ExitCode.CONFIGURATION if is_refused else ExitCode.UNPROVEN
         return await _end(port, [error], code)
     start = replace(start, on_change=on_change)
-    await provider.initialize(with_readers(start, kube.lane(), creates=True))
+    try:
+        await provider.initialize(with_readers(start, kube.lane(), creates=True))
+    except CloudError as error:  # what another machine answers, or does not, may pass
+        log.warning("the provider does not start yet", extra={"why": str(error)})
+        return await _end(port, [error], ExitCode.UNPROVEN)
     require_machine_marks(provider, settings)
     require_cluster_id(provider, settings)
     port.permission.outlive_by(grace)

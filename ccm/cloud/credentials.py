@@ -29,6 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 RENEW_AT = 0.8  # of a token's life
+MAX_TOKEN = 32 << 10  # characters; servers take less in all headers together
 
 TOKEN_PAUSE = Backoff(first=5.0, most=60.0)
 PASSWORD_PAUSE = Backoff(first=30.0, most=900.0)
@@ -232,14 +233,28 @@ class Credentials(Generic[T]):
         return result
 
 
-class HasLifetime(Protocol):
-    """What is good for so many seconds from when it was given."""
+class AnyToken(Protocol):
+    """What is shown with each request, and good for so many seconds from when it was given."""
+
+    @property
+    def value(self) -> str: ...
 
     @property
     def lifetime(self) -> float: ...
 
 
-L = TypeVar("L", bound=HasLifetime)
+L = TypeVar("L", bound=AnyToken)
+
+
+def is_shown(value: str) -> bool:
+    """Whether a token or session can be shown; of what cannot, no request would ever leave."""
+    return len(value) <= MAX_TOKEN and bool(TOKEN.fullmatch(value))
+
+
+def _usable(token: L) -> L:
+    if not (is_shown(token.value) and token.lifetime > 0):
+        raise CloudError("GetToken: the answer has no token that can be used")
+    return token
 
 
 class RenewedToken(Generic[L]):
@@ -254,6 +269,10 @@ class RenewedToken(Generic[L]):
         self._renew_at = 0.0  # monotonic
         self._refused: L | None = None  # is not shown again
 
+    def renew_within(self, seconds: float) -> None:
+        """Renew it in so many seconds, if not before: it came with less than is needed."""
+        self._renew_at = min(self._renew_at, time.monotonic() + seconds)
+
     async def get(self, instead_of: L | None = None) -> L:
         """The token of now; another one than `instead_of`, which was refused."""
         async with self._renewing:
@@ -262,7 +281,7 @@ class RenewedToken(Generic[L]):
             if token is not None and is_usable and time.monotonic() < self._renew_at:
                 return token
             try:
-                self.current = await self._renew()
+                self.current = _usable(await self._renew())
             except CloudError as error:
                 if token is None or not is_usable:
                     self._refused = token

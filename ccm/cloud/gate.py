@@ -37,6 +37,7 @@ SEND_RETRY = 0.05  # seconds until a request that the supervisor did not take is
 MOST_REMAINING = 1 << 31  # calls; whatever a cloud says, a message has to hold it
 OUTAGE_AFTER, OUTAGE_FAILURES = 60.0, 3  # seconds and reads without a success that are reported
 METHOD_TIMEOUT = 300.0  # seconds that a provider's method may take, with all its calls and grants
+LONGEST_WORK = 300.0  # seconds until what a cloud is at work on is looked at, whatever it says
 
 # Set by `with_priority` around a provider's method, threads included, and read in here alone.
 _priority: ContextVar[Priority] = ContextVar("priority", default=Priority.REFRESH)
@@ -137,6 +138,9 @@ async def call(
     except Throttled as error:
         seconds = min(error.seconds or THROTTLED_RETRY, LONGEST_RETRY_AFTER)
         raise RetryAfter(str(error), seconds) from error
+    except RetryAfter as error:
+        error.seconds = min(error.seconds, LONGEST_WORK)
+        raise
     except (CloudError, NotLeading):
         raise
     except Exception as error:  # around one callback: a provider's bug is one failed call

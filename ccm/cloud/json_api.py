@@ -25,7 +25,7 @@ from ccm import __version__
 from ccm.background import start_task
 from ccm.cloud.credentials import Credentials
 from ccm.cloud.interface import Gate
-from ccm.cloud.lookup import MAX_PAGES, NOT_UNDERSTOOD
+from ccm.cloud.lookup import MAX_PAGES, NOT_UNDERSTOOD, Measure
 from ccm.errors import (
     CloudError,
     Conflict,
@@ -68,6 +68,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     url: str = ""
     changes_nothing: bool = False
+    measure: Measure = field(default_factory=Measure, compare=False, repr=False)
 
     @property
     def is_write(self) -> bool:
@@ -141,6 +142,7 @@ class JsonApi:
             response = await self.send(request)
             with self._understanding(request):
                 self.observe(response)
+                request.measure.add(self.named(request.operation), response.body)
                 return self.read(request.operation, response), response
 
         return await self.gate.call(
@@ -156,7 +158,7 @@ class JsonApi:
 
         So an address in an answer is never followed, and no credentials go to another host.
         """
-        seen = set[str]()
+        seen, request = set[str](), replace(request, measure=Measure())
         while request.target not in seen:
             if len(seen) == MAX_PAGES:
                 raise CloudError(f"{request.operation}: more than {MAX_PAGES} pages")
@@ -305,6 +307,17 @@ def read_list(operation: str, page: Mapping[str, Any], key: str) -> list[Any]:
     return found
 
 
+def next_of(page: Mapping[str, Any], key: str) -> str:
+    """By what an answer names its next page; empty where there is none.
+
+    Raises `TypeError` for anything but a text: a part of a list is not all of it.
+    """
+    found = page.get(key) or ""
+    if not isinstance(found, str):
+        raise TypeError(f"{key} is not a text")
+    return found
+
+
 def _changed(target: str, changes: Mapping[str, Any]) -> str:
     path, _, query = target.partition("?")
     kept = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] not in changes]
@@ -329,8 +342,10 @@ class ReloadingClient:
         try:
             stamps = [file_stamp(file) for file in self._files]
             if not self._clients or stamps != self._stamps:
-                server = with_trust(self._server)
-                self._clients.append(HttpClient(server, idle_timeout=self._idle_timeout))
+                new = HttpClient(with_trust(self._server), idle_timeout=self._idle_timeout)
+                for client in self._clients:
+                    client.retire()
+                self._clients = [client for client in self._clients if client.is_open] + [new]
                 self._stamps = stamps
         except (OSError, ValueError) as error:
             if not self._clients:

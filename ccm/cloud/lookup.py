@@ -16,6 +16,8 @@ A = TypeVar("A")
 R = TypeVar("R", covariant=True)
 
 MAX_PAGES = 1000  # of one list; a cloud may name a next one for ever
+MAX_VALUES = 16_000_000  # of an answer, and of all pages of a list: a gigabyte in memory
+MAX_ELEMENTS = 4_000_000  # of an answer in XML: the same
 NOT_UNDERSTOOD = (
     LookupError,
     TypeError,
@@ -40,6 +42,27 @@ class Lookup(Generic[R]):
     def read_values(self) -> R:
         """One call for all of the values, each once."""
         return self.read(list(dict.fromkeys(self.values.values())))
+
+
+@dataclass(slots=True)
+class Measure:
+    """How many values of JSON an answer has, and all pages of a list together."""
+
+    values: int = 0
+
+    def add(self, operation: str, body: bytes) -> None:
+        """Raises `CloudError` for more than memory has room for: three bytes may be a hundred."""
+        self.values += sum(map(body.count, (b"{", b"[", b",")))
+        if self.values > MAX_VALUES:
+            raise CloudError(f"{operation}: the answer has more than {MAX_VALUES} values")
+
+
+def check_xml(body: bytes) -> None:
+    """Raise `ValueError` for what takes many times its size in memory, or hides whether it does."""
+    if b"<!DOCTYPE" in body or b"\0" in body[:4]:
+        raise ValueError("it declares entities, or is not UTF-8")
+    if body.count(b"<") > MAX_ELEMENTS:
+        raise ValueError(f"it has more than {MAX_ELEMENTS} elements")
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -22,6 +22,7 @@ M = TypeVar("M")
 T = TypeVar("T")
 
 MAX_REASONS = 3  # in one message
+LEAST_ASKED = 3  # machines; fewer may end at once
 ANY_MACHINE = "any"
 """Among the marks that are required: whatever the rest of the configuration implies is not."""
 
@@ -62,6 +63,15 @@ def verify_complete(reasons: Iterable[str], what: str = "") -> None:
     """Raise `CloudError` when there are reasons why `what` is not known in full."""
     if why := join_reasons(reasons):
         raise CloudError(f"{what} is not known: {why}" if what else why)
+
+
+def verify_any(asked: int, found: int, what: str) -> None:
+    """Raise `CloudError` for a list that has none of several things: then it lacks the rest, too.
+
+    What is behind load balancers goes by such lists, and would all leave at once.
+    """
+    if asked >= LEAST_ASKED and not found:
+        raise CloudError(f"the cloud lists none of the {asked} {what}: that is not trusted")
 
 
 def why_not_asked(

@@ -1,19 +1,21 @@
 """What holds for every provider whose cloud speaks JSON over HTTP, as all are on one transport."""
 
+import asyncio
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import orjson
 import pytest
 
 from ccm.cloud import json_api
-from ccm.cloud.json_api import JsonApi, Request
+from ccm.cloud.json_api import JsonApi, ReloadingClient, Request
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import CloudError, Denied, NotFound, Refused, Throttled, Unanswered
@@ -22,6 +24,8 @@ from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.digitalocean.api import DigitalOceanApi
 from ccm.providers.digitalocean.config import GlobalSection as DigitalOceanSection
+from ccm.providers.gce.api import GceApi
+from ccm.providers.gce.config import GlobalSection as GceSection
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import Remote
 from ccm.providers.openstack.api import OpenStackApi
@@ -34,7 +38,9 @@ from ccm.providers.simulated.config import SimulatedConfig
 from ccm.providers.vsphere.config import VCenter
 from ccm.providers.vsphere.credentials import CredentialSource
 from ccm.providers.vsphere.vcenter import VCenterApi
+from ccm.tls import Server
 from tests.support.pki import Authority
+from tests.support.waiting import until
 from tests.unit.raw_http import CLOSE, RawServer
 
 HUGE = "\x1b[31mbroken\n" * 500_000  # characters of an error, most of which nobody wants to read
@@ -271,3 +277,105 @@ def test_a_page_of_what_stands_before_a_cloud_proves_nothing(
     with pytest.raises(CloudError) as raised:
         make("https://localhost", "").read("GetThing", HttpResponse(404, "no", {}, b"<html>"))
     assert not isinstance(raised.value, NotFound)
+
+
+def gce() -> GceApi:
+    return GceApi(GceSection(project_id="p", local_zone="z-a"), KitGate(10.0), "test")
+
+
+NEXT_PAGES: tuple[Any, ...] = (5, True, ["x"], {"href": "x"})
+BALANCERS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/loadBalancers"
+AZURE_PAGES = "/next", "https://management.azure.com/next/2", *NEXT_PAGES
+
+
+@pytest.mark.parametrize(
+    ("api", "page", "read"),
+    [
+        *(
+            (azure("", ""), {"value": [], "nextLink": it}, lambda it: it.list("List", BALANCERS))
+            for it in AZURE_PAGES
+        ),
+        *(
+            (gce(), {"kind": "k", "nextPageToken": it}, lambda it: it.list("list", "projects/p"))
+            for it in NEXT_PAGES
+        ),
+        *(
+            (
+                openstack("https://x", ""),
+                {"servers": [{"id": "a"}], "servers_links": it},
+                lambda it: it.pages("List", "compute", "/servers", "servers"),
+            )
+            for it in ("next", 5, {"rel": "next"})
+        ),
+    ],
+)
+async def test_a_next_page_that_is_not_understood_is_not_the_end_of_a_list(
+    api: Any, page: object, read: Callable[[Any], Awaitable[object]]
+) -> None:
+    """A part that is taken for all takes machines out from behind load balancers."""
+
+    async def request(_: Request) -> object:
+        return page
+
+    api.request = request
+    with pytest.raises(CloudError):
+        await read(api)
+
+
+VALUES = 16_000_000
+
+
+def answering(body: bytes) -> JsonApi:
+    """An API whose every answer has this body."""
+    api = APIS["digitalocean"]("https://localhost", "")
+
+    async def send(_: Request) -> HttpResponse:
+        return HttpResponse(200, "OK", {}, body)
+
+    cast(Any, api).send = send
+    return api
+
+
+async def test_an_answer_of_more_values_than_memory_has_room_for_is_an_error() -> None:
+    """Three bytes of text are a hundred in memory."""
+    body = b'{"droplets": [' + b"{}," * (VALUES // 2) + b"{}]}"
+    with pytest.raises(CloudError, match="more than 16000000 values"):
+        await answering(body).request(Request("GetThing", "read", "GET", "/x"))
+
+
+async def test_the_pages_of_a_list_take_together_no_more_than_one_answer_may() -> None:
+    api, pages = answering(b'{"droplets": [' + b'"",' * (VALUES // 8) + b'""]}'), 0
+    numbers = iter(range(1000))
+    listed = api.read_pages(
+        Request("ListThings", "read", "GET", "/x"), lambda _: {"page": next(numbers)}
+    )
+
+    async def read() -> None:
+        nonlocal pages
+        async for _ in listed:
+            pages += 1
+            assert pages < 10
+
+    with pytest.raises(CloudError, match="more than 16000000 values"):
+        await read()
+    assert pages > 6
+
+
+async def test_a_certificate_that_is_renewed_for_ever_takes_no_memory(tmp_path: Path) -> None:
+    """And a request that is under way goes on with the one that it began with."""
+    server, file = RawServer(), tmp_path / "ca"
+    file.write_bytes(Authority("first").pem)
+    async with server.listening() as port:
+        reloading = ReloadingClient(Server(f"http://localhost:{port}", str(file)))
+        for number in range(20):
+            os.utime(file, ns=(1, number))
+            server.responses = [[answer(200, b"{}")]]
+            client = reloading.current()
+            asked = asyncio.create_task(client.request("GET", "/x", ()))
+            await until(lambda number=number: len(server.requests) > number)  # type: ignore[misc]
+            os.utime(file, ns=(2, number))
+            reloading.current()
+            assert (await asked).status == 200
+        await until(lambda: server.open <= 1)
+        assert len(reloading._clients) <= 2
+        await reloading.close()

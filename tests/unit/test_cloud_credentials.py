@@ -178,6 +178,50 @@ def test_of_several_threads_one_tries_again() -> None:
 @dataclass(frozen=True)
 class Token:
     lifetime: float = 100.0
+    value: str = "token"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Token(value=""),
+        Token(value="two words"),
+        Token(value="line\n"),
+        Token(value="t\xf6ken"),
+        Token(value="x" * 70_000),
+        Token(lifetime=0.0),
+        Token(lifetime=-1.0),
+        Token(lifetime=float("nan")),
+    ],
+)
+async def test_a_token_that_no_request_could_show_is_not_kept(odd: Token) -> None:
+    """Nothing would leave this process until it ends, which may be in years."""
+    answers = [odd, Token()]
+
+    async def renew() -> Token:
+        return answers.pop(0)
+
+    tokens = RenewedToken(renew)
+    with pytest.raises(CloudError, match="no token that can be used"):
+        await tokens.get()
+    assert await tokens.get() == Token()
+
+
+@pytest.mark.virtual_time
+async def test_a_token_that_lacks_something_is_renewed_before_its_time() -> None:
+    made = list[Token]()
+
+    async def renew() -> Token:
+        made.append(Token(lifetime=36_000.0, value=f"token-{len(made)}"))
+        return made[-1]
+
+    tokens = RenewedToken(renew)
+    await tokens.get()
+    for _ in range(3):
+        tokens.renew_within(60.0)
+        await asyncio.sleep(25.0)
+        await tokens.get()
+    assert len(made) == 2
 
 
 @pytest.mark.virtual_time

@@ -202,6 +202,8 @@ async def test_a_providers_method_is_called_at_the_priority_of_its_controller(
         (Throttled("slow down", 7.0), RetryAfter("slow down", 7.0)),
         (Throttled("slow down", None), RetryAfter("slow down", THROTTLED_RETRY)),
         (Throttled("in years", 1e9), RetryAfter("in years", LONGEST_RETRY_AFTER)),
+        (RetryAfter("at work", 7.0), RetryAfter("at work", 7.0)),
+        (RetryAfter("at work for years", 1e9), RetryAfter("at work for years", 300.0)),
         (Refused("no"), Refused("no")),
         (NotLeading("not now"), NotLeading("not now")),
         (ValueError("a bug"), CloudError("the provider failed: ValueError('a bug')")),

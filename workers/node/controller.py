@@ -124,7 +124,7 @@ class NodeController:
     """Initializes Nodes, lets a taint follow the machine's power, removes permitted ones."""
 
     def __init__(self, context: ControllerContext, instances: Instances) -> None:
-        self._context = context
+        self._context, self._instances = context, instances
         self._reader: BatchReader[Node, Answer] = BatchReader(
             instances, Priority.NODE_INIT, context
         )
@@ -259,6 +259,7 @@ class NodeController:
             self._record(node, DUPLICATE, duplicate_message(holder))
             raise CloudError(duplicate_message(holder))
         try:
+            self._check_names_machine(node, instance)
             actions = list(plan(node, instance))
         except CannotPlan as problem:
             self._reader.forget(node.name)
@@ -273,6 +274,16 @@ class NodeController:
         self._initialized += 1
         self._record(node, "Synced", "Node synced successfully", "Normal")
         return Result("initialized")
+
+    def _check_names_machine(self, node: Node, instance: Instance) -> None:
+        """Raise `CannotPlan` for a provider ID by which nobody finds the machine again.
+
+        Once it is in a Node, nothing changes it.
+        """
+        new = "" if node.provider_id else instance.provider_id
+        is_ours = self._context.provider.provider_ids.fullmatch(new)
+        if new and not (is_ours and self._instances.machine_of(new)):
+            raise CannotPlan(f"provider ID {new!r} names no machine, and is not written")
 
     async def _settle(self, node: Node) -> None:
         """Ask the cloud about a machine that another Node has, and whose it is."""

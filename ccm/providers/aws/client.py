@@ -221,16 +221,6 @@ class AwsApi:
             found += self.describe_instances(Filters=filters, MaxResults=MAX_INSTANCES_PER_PAGE)
         return found
 
-    def find_one(self, name: str, member: str, **parameters: Any) -> Json | None:
-        """The first under `member`; None when there is no such load balancer."""
-        try:
-            found = self.list_pages(name, member, **parameters)
-        except AwsError as error:
-            if error.code in ELB_NOT_FOUND:
-                return None
-            raise
-        return found[0] if found else None
-
     def find_balancer(self, call: str, member: str, key: str, name: str) -> Json | None:
         """The record of the load balancer with this name, of any owner.
 
@@ -242,11 +232,14 @@ class AwsApi:
             records = self.list_pages(call, member, PageSize=MAX_LISTED)
             instances = sum(len(objects(record.get("Instances"))) for record in records)
             if len(records) <= MAX_LISTED and instances <= MAX_LISTED_INSTANCES:
-                return next(
-                    (record for record in records if record.get("LoadBalancerName") == name), None
-                )
+                return _named(name, records)
             self._large_listings.add(call)
-        return self.find_one(call, member, **{key: [name]})
+        try:
+            return _named(name, self.list_pages(call, member, **{key: [name]}))
+        except AwsError as error:
+            if error.code in ELB_NOT_FOUND:
+                return None
+            raise
 
     def describe_tags(self, name: str, key: str, values: Sequence[str]) -> dict[str, Tags]:
         """The tags of load balancers and the like, by what `key` names them with; of all."""
@@ -258,6 +251,10 @@ class AwsApi:
         if missing := set(values) - found.keys():
             raise CloudError(f"the answer to {name} leaves out {', '.join(sorted(missing))}")
         return found
+
+
+def _named(name: str, records: Iterable[Json]) -> Json | None:
+    return next((record for record in records if record.get("LoadBalancerName") == name), None)
 
 
 def call_without_wrong_ids(

@@ -239,7 +239,8 @@ def _ipv4(instance: Mapping[str, Any]) -> Iterator[NodeAddress]:
 def _ipv6(instance: Mapping[str, Any]) -> Iterator[NodeAddress]:
     for interface in _interfaces_in_use(instance):
         for first in objects(interface.get("Ipv6Addresses"))[:1]:
-            yield NodeAddress(AddressType.INTERNAL_IP, str(ip_address(text(first["Ipv6Address"]))))
+            if ip := text(first.get("Ipv6Address")):
+                yield NodeAddress(AddressType.INTERNAL_IP, str(ip_address(ip)))
 
 
 def _interfaces_in_use(instance: Mapping[str, Any]) -> list[Json]:

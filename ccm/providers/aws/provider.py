@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from urllib.error import URLError
@@ -16,7 +17,7 @@ from urllib.request import (
 
 from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.cloud.sections import did_you_mean
-from ccm.errors import ConfigurationFault, ConfigurationFaults
+from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults
 from ccm.model.objects import mapping
 from ccm.providers.aws.api_actions import QUOTAS
 from ccm.providers.aws.client import AwsApi, sdk_region, sdk_regions
@@ -88,17 +89,22 @@ class AwsCloud(CloudProvider):
             self._api.close()
 
     def _start(self, config: AwsConfig, context: ProviderContext) -> None:
-        has_region = config.region or config.zone or sdk_region()
+        has_region = bool(config.region or config.zone or sdk_region())
         is_complete = has_region and config.vpc and config.cluster_id
         metadata = config.endpoint(METADATA)
-        own = OwnInstance() if is_complete else read_own_instance(metadata.url if metadata else "")
+        url = metadata.url if metadata else ""
+        own = OwnInstance() if is_complete else read_own_instance(url)
+        find_vpc: Callable[[], str] | None = None
+        if not (is_complete or own.instance_id or is_metadata_disabled()):
+            check_without_metadata(config, has_region, context.allow_untagged)
+            find_vpc = lambda: read_own_instance(url).vpc  # noqa: E731 - it may answer by then
         api = self._api = AwsApi(config, region_of(config, own), context.gate, context.caller)
         tagging = ClusterTagging(
             config.cluster_id or own.cluster_id,
             (lambda: own_tags(api, own)) if own.instance_id else None,
             is_optional=context.allow_untagged,
         )
-        vpc = Vpc(api, config.vpc or own.vpc, self._timings.subnet_cache_ttl)
+        vpc = Vpc(api, config.vpc or own.vpc, self._timings.subnet_cache_ttl, find_vpc)
         self.has_cluster_id = tagging.has_cluster_id
         topology = NetworkTopology(api, config.topology_types)
         self.instances = AwsInstances(api, tagging, vpc.zones, topology, config.families)
@@ -108,6 +114,19 @@ class AwsCloud(CloudProvider):
         elb = ElbDependencies(api, vpc, tagging, config, self._timings, context.cluster_name)
         self.load_balancers = AwsLoadBalancers(
             {CLASSIC: ClassicElbs(elb), NLB: Nlbs(elb)}, elb, config.load_balancer_type
+        )
+
+
+def check_without_metadata(config: AwsConfig, has_region: bool, allow_untagged: bool) -> None:
+    """Raise `CloudError` for what only a metadata service can say that does not answer.
+
+    That is no fault of the configuration: it may answer in a moment, as after the machine's start.
+    """
+    given = {"Region": has_region, "KubernetesClusterID": config.cluster_id or allow_untagged}
+    if lacking := [name for name, value in given.items() if not value]:
+        raise CloudError(
+            "this machine's metadata service does not answer, which is to say where we are: "
+            f"set {' and '.join(lacking)} in the cloud-config where there is none"
         )
 
 
@@ -142,7 +161,7 @@ def read_own_instance(endpoint: str = "", total_timeout: float = METADATA_TIMEOU
 
     What does not answer in time is left out, however slowly it does.
     """
-    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+    if is_metadata_disabled():
         return OwnInstance()
     url = endpoint or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
     service = _MetadataService(url.rstrip("/"))
@@ -158,6 +177,11 @@ def read_own_instance(endpoint: str = "", total_timeout: float = METADATA_TIMEOU
             vpc=service.get(f"network/interfaces/macs/{mac}/vpc-id") if mac else "",
             cluster_id=_cluster_id(service),
         )
+
+
+def is_metadata_disabled() -> bool:
+    """Whether the environment says that there is none."""
+    return os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
 
 
 def _cluster_id(service: "_MetadataService") -> str:

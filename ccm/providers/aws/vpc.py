@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -17,6 +17,7 @@ from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
 log = logging.getLogger(__name__)
 
 INSTANCE_CACHE_TTL = 600.0  # seconds for which the security groups of an instance are cached
+FIND_INTERVAL = 30.0  # seconds between two questions for the VPC's ID
 NEW_INSTANCE_CACHE_TTL = 2.0  # the same where it is about to join a load balancer
 GONE_STATES = ("shutting-down", "terminated")
 REGULAR_ZONE = "availability-zone"
@@ -65,8 +66,16 @@ class BackendInstance:
 class Vpc:
     """Reads of one VPC, cached for a short while: many Services ask the same."""
 
-    def __init__(self, api: AwsApi, vpc_id: str, subnet_cache_ttl: float) -> None:
+    def __init__(
+        self,
+        api: AwsApi,
+        vpc_id: str,
+        subnet_cache_ttl: float,
+        find_id: Callable[[], str] | None = None,
+    ) -> None:
+        """`find_id` asks once more where nothing has said the ID so far."""
         self._api, self._id, self._subnet_cache_ttl = api, vpc_id, subnet_cache_ttl
+        self._find_id, self._find_at = find_id, float("-inf")
         self._lock = Lock()
         self._subnets: Sequence[Subnet] = ()
         self._subnets_read_at = float("-inf")
@@ -78,6 +87,9 @@ class Vpc:
 
     @property
     def id(self) -> str:
+        if not self._id and self._find_id and time.monotonic() >= self._find_at:
+            self._find_at = time.monotonic() + FIND_INTERVAL
+            self._id = self._find_id()
         if not self._id:
             raise Refused("the VPC is not known: set VPC in the cloud-config")
         return self._id
@@ -158,7 +170,8 @@ class Vpc:
         filters = [{"Name": "vpc-id", "Values": [self.id]}]
         if name:
             filters.append({"Name": "group-name", "Values": [name]})
-        return self._describe_groups(Filters=filters)
+        found = self._describe_groups(Filters=filters)
+        return [group for group in found if name in ("", group.name)]
 
     def groups_with(self, ids: Sequence[str]) -> list[SecurityGroup]:
         """Those with these IDs; `AwsError` when one of them is not there."""

@@ -18,6 +18,7 @@ from botocore.awsrequest import AWSHTTPConnection, AWSHTTPSConnection
 from botocore.model import OperationModel
 from botocore.parsers import ResponseParserError
 
+from ccm.cloud.lookup import check_xml
 from ccm.http import BODY_LIMIT
 from ccm.model.objects import Json
 
@@ -29,11 +30,16 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 
 
 def check_body(operation_model: OperationModel, response_dict: Mapping[str, Any], **_: Any) -> None:
-    """Raise `ResponseParserError` for a success that is no answer to this operation.
+    """Raise `ResponseParserError` for what takes more memory than an answer may, and for a success
+    that is no answer to this operation.
 
     For botocore's event `before-parse`.
     """
     body, name = response_dict["body"], operation_model.name
+    try:
+        check_xml(body)
+    except ValueError as why:
+        raise ResponseParserError(f"this is not an answer to {name}: {why}") from why
     root = rb"%s<(?:\w+:)?%sResponse[\s/>]" % (_BEFORE_ROOT, name.encode())
     if response_dict["status_code"] < 300 and not re.match(root, body[:_HEAD], re.DOTALL):
         raise ResponseParserError(f"this is not an answer to {name}: {body[:_SHOWN]!r}")

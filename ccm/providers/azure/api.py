@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials, RenewedToken
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, Request, read_list
+from ccm.cloud.json_api import JsonApi, Request, next_of, read_list
 from ccm.errors import (
     CloudError,
     ConfigurationFaults,
@@ -124,9 +124,11 @@ class AzureApi(JsonApi):
         items: list[Json] = []
 
         def next_page(page: Json) -> Mapping[str, str]:
-            following = urlsplit(text(page.get("nextLink")))
+            following = urlsplit(link := next_of(page, "nextLink"))
             if following.netloc not in ("", host):
                 raise CloudError(f"{operation}: the next page is on another host")
+            if link and not following.query:
+                raise CloudError(f"{operation}: the next page is not understood")
             return dict(parse_qsl(following.query))
 
         async for page in self.read_pages(self._request(operation, "GET", path, query), next_page):
@@ -201,9 +203,9 @@ class AzureApi(JsonApi):
         if where.netloc != urlsplit((await self._known_endpoints()).resource_manager).netloc:
             raise CloudError(f"{operation}: the operation is on another host")
         look = Request("GetOperation", "network-read", "GET", f"{where.path}?{where.query}")
-        pause = response.retry_after
         while time.monotonic() < deadline:
-            await asyncio.sleep(min(POLL_INTERVAL if pause is None else pause, LONGEST_POLL))
+            pause = max(response.retry_after or 0.0, POLL_INTERVAL)
+            await asyncio.sleep(min(pause, LONGEST_POLL))
             answer, response = await self.exchange(look)
             match text(answer.get("status")):
                 case "Succeeded":
@@ -212,7 +214,6 @@ class AzureApi(JsonApi):
                     raise failure(operation, status, mapping(answer.get("error")))
                 case "" if response.status != 202:
                     return
-            pause = response.retry_after or POLL_INTERVAL
         raise RetryAfter(f"{operation}: the operation is still in progress", BUSY_RETRY)
 
     # Tokens
@@ -234,8 +235,12 @@ class AzureApi(JsonApi):
             request = token_request(known, await self._known_endpoints(), tenant)
             try:
                 answer, _ = await self.attempt(request)
-            except Refused as error:  # 400 is Entra ID's word for most of what is wrong
-                raise Unauthenticated(str(error)) from error
+            except CloudError as error:
+                if self._config.resource_manager_endpoint:
+                    self._endpoints = None  # the login may be elsewhere by now
+                if isinstance(error, Refused):  # 400 is Entra ID's word for most of what is wrong
+                    raise Unauthenticated(str(error)) from error
+                raise
             return read_token(answer)
 
         return await self._login.use(ask)

@@ -6,6 +6,7 @@ quotas and permissions have one name. An SDK is not needed: see docs/decisions.
 
 import asyncio
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from uuid import uuid4
 
 from ccm.cloud.credentials import Credentials, RenewedToken
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, Request
+from ccm.cloud.json_api import JsonApi, Request, next_of
 from ccm.errors import (
     CloudError,
     Conflict,
@@ -38,7 +39,7 @@ from ccm.providers.gce.credentials import (
     metadata_server,
     read_source,
 )
-from ccm.providers.gce.ids import path_of_url
+from ccm.providers.gce.ids import NAME, PROJECT, path_of_url
 from ccm.redaction import register_hidden
 from ccm.tls import Server
 
@@ -109,7 +110,10 @@ class GceApi(JsonApi):
                 path: await self._metadata(server.request(path))
                 for path in missing_metadata(self._section)
             }
-            self._place = place_of(self._section, known)
+            found = place_of(self._section, known)
+            if not (re.fullmatch(PROJECT, found.project) and re.fullmatch(NAME, found.region)):
+                raise CloudError("GetMetadata: the answer says no project or zone")
+            self._place = found
         return self._place
 
     def url_of(self, path: str) -> str:
@@ -306,7 +310,7 @@ def _read(method: str, path: str, query: Mapping[str, str]) -> Request:
 
 
 def _next_page(page: Json) -> Mapping[str, str]:
-    token = text(page.get("nextPageToken"))
+    token = next_of(page, "nextPageToken")
     return {"pageToken": token} if token else {}
 
 

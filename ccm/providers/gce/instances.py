@@ -13,6 +13,7 @@ from ccm.model.cloud import (
     NodeAddress,
     PowerState,
     Unknown,
+    read_address,
 )
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.gce import ids
@@ -173,5 +174,5 @@ def _addresses(interface: Json) -> Iterator[NodeAddress]:
         (AddressType.INTERNAL_IP, v6),
     ]
     for kind, address in kinds:
-        if address:
+        if read_address(address):
             yield NodeAddress(kind, address)

@@ -46,6 +46,7 @@ MICROVERSIONS = {"compute": ("X-OpenStack-Nova-API-Version", "2.47")}
 """2.47 (Pike, 2017) is the first with the flavor's name in the server."""
 PAGE = 1000  # Nova's limit by default, and more than the others' default
 RACE_RETRY = 1.0  # seconds until what is at work or was changed meanwhile is read again
+CATALOG_RETRY = 60.0  # seconds until a catalogue that lacks a service is asked for again
 OVER_QUOTA = ("OverQuota", "Quota has been met", "Quota exceeded", "RoutesExhausted")
 IDLE_TIMEOUT = 4.0  # seconds; Apache, in front of many an API, closes connections after 5
 IMMUTABLE = "immutable"  # Octavia's word in each 409 for what is at work
@@ -126,15 +127,21 @@ class OpenStackApi(JsonApi):
         self, operation: str, service: str, path: str, key: str, **query: str
     ) -> list[Json]:
         """What all pages of a list have under `key`; raises rather than return a part."""
+        target = request_target(path, {"limit": str(PAGE), **query})
+        return await self.pages_at(operation, service, target, key)
+
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        """The same from this path and query on."""
         items: list[Json] = []
 
         def next_page(answer: Json) -> Mapping[str, str]:
-            links = objects(answer.get(f"{key}_links"))
+            links = answer.get(f"{key}_links") or ()
+            if not isinstance(links, list | tuple):
+                raise TypeError(f"{key}_links is not a list")
             if not answer[key] or not any(link.get("rel") == "next" for link in links):
                 return {}
             return {"marker": text(mapping(answer[key][-1]).get("id"))}
 
-        target = request_target(path, {"limit": str(PAGE), **query})
         first = Request(operation, service, "GET", target)
         async for answer in self.read_pages(first, next_page):
             items += objects(read_list(operation, answer, key))
@@ -184,7 +191,11 @@ class OpenStackApi(JsonApi):
         if service in MICROVERSIONS:
             name, version = MICROVERSIONS[service]
             headers[name] = version
-        url = token.endpoint(service, known.region, self._interface).url
+        try:
+            url = token.endpoint(service, known.region, self._interface).url
+        except CloudError:
+            self._tokens.renew_within(CATALOG_RETRY)
+            raise
         return replace(request, headers=headers, url=url)
 
     async def client(self, url: str) -> HttpClient:

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from urllib.parse import quote
 
 from ccm.cloud.lookup import batches
-from ccm.cloud.machines import Listing, MachineLookup
+from ccm.cloud.machines import Listing, MachineLookup, join_reasons
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import (
@@ -53,7 +53,10 @@ class Servers(Listing[str, Json]):
             server_id = text(record.get("id")).lower()
             if server_id not in self.by_id and text(record.get("status")) not in GONE:
                 self.by_name[text(record.get("name"))].append(record)
-            self.by_id[server_id] = record
+            if server_id:
+                self.by_id[server_id] = record
+            else:
+                self.incomplete_reasons.append("ListServers: a server in the answer has no ID")
 
     def candidates(self, node: Node) -> list[Json]:
         """The servers that a Node may be."""
@@ -117,6 +120,8 @@ class OpenStackInstances(MachineLookup[Servers, Json]):
         server_id = ids.server_id_of(node.provider_id)
         servers = listing if listing.is_all else await self._list_all()
         found: Json | Gone | Unknown | None = servers.by_id.get(server_id)
+        if not found and (why := join_reasons(servers.incomplete_reasons)):
+            return Unknown(why)
         if not found and servers.by_id:
             return none_of(servers)
         found = found or listing.single.get(server_id) or await self._get(server_id)

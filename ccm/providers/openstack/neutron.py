@@ -1,11 +1,10 @@
-"""Neutron's lists, which come whole, and its ports, which belong to more than us."""
+"""Neutron's lists, and its ports, which belong to more than us."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import urlencode
 
 from ccm.cloud.lookup import batches
-from ccm.errors import CloudError
-from ccm.model.objects import Json, objects
+from ccm.model.objects import Json
 from ccm.providers.openstack.api import OpenStackApi
 
 OPERATIONS = {
@@ -23,21 +22,21 @@ async def list_all(
     api: OpenStackApi,
     kind: str,
     filters: Iterable[tuple[str, str]] = (),
-    fields: Iterable[str] = (),
+    fields: Collection[str] = (),
 ) -> list[Json]:
-    """The objects of a `kind`, such as `floatingips`; raises when the answer lacks the list."""
-    query = urlencode([*filters, *(("fields", name) for name in fields)])
-    operation = f"List{OPERATIONS[kind]}"
+    """The objects of a `kind`, such as `floatingips`; raises when the answer lacks the list.
+
+    They come whole unless Neutron is configured to give so many at the most
+    (`pagination_max_limit`), which it says by a link to the rest. That begins behind an `id`.
+    """
+    asked = ("id", *fields) if fields and "id" not in fields else fields
+    query = urlencode([*filters, *(("fields", name) for name in asked)])
     target = f"/{kind}?{query}" if query else f"/{kind}"
-    answer = await api.call(operation, "network", "GET", target)
-    key = kind.replace("-", "_")
-    if not isinstance(answer.get(key), list):
-        raise CloudError(f"{operation}: the answer lacks {key}")
-    return objects(answer[key])
+    return await api.pages_at(f"List{OPERATIONS[kind]}", "network", target, kind.replace("-", "_"))
 
 
 async def list_ports(
-    api: OpenStackApi, key: str, values: Iterable[str], fields: Iterable[str]
+    api: OpenStackApi, key: str, values: Iterable[str], fields: Collection[str]
 ) -> list[Json]:
     """The ports that have any of these values; all of them, or it raises."""
     found: list[Json] = []

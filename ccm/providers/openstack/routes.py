@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Generic, TypeVar
 
+from ccm.cloud.machines import verify_any
 from ccm.errors import CloudError, NotFound, Refused
 from ccm.model.cloud import Network, Route
 from ccm.model.objects import Json, Node, mapping, objects, text
@@ -152,11 +153,14 @@ class OpenStackRoutes:
         hops: dict[str, tuple[Hop, ...]] = dict.fromkeys(servers, ())
         ports = await list_ports(self._api, "device_id", [self._router_id, *hops], PORT_FIELDS)
         own = [port for port in ports if port.get("device_id") == self._router_id]
+        if not own:
+            raise CloudError("ListPorts: the answer has no port of the router: it is not trusted")
         networks = frozenset(text(port.get("network_id")) for port in own)
         for port in ports:
             device = text(port.get("device_id"))
             if device in hops and port.get("network_id") in networks:
                 hops[device] += tuple(hops_of(port))
+        verify_any(len(hops), sum(map(bool, hops.values())), "servers' ports at the router")
         return RouterPorts(networks, hops)
 
     async def _learn_ports(self, servers: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from xml.parsers.expat import ExpatError
 from pyVmomi import vim, vmodl
 from pyVmomi.SoapAdapter import SoapResponseDeserializer, SoapStubAdapterBase
 
+from ccm.cloud.lookup import check_xml
 from ccm.errors import CloudError, Denied, Refused, Unauthenticated
 from ccm.printable import printable
 
@@ -51,6 +52,7 @@ class Soap(SoapStubAdapterBase):  # type: ignore[misc]
         """What it returned; raises what a fault means, and `CloudError` for what is no answer."""
         info = type(target)._GetMethodInfo(method)
         try:
+            check_xml(body)
             if not re.search(rb"Envelope>\s*\Z", body[-64:]):
                 raise ValueError("it is not complete")  # pyVmomi would read what there is
             answer = SoapResponseDeserializer(self).Deserialize(body, info.result)

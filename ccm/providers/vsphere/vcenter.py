@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pyVmomi import vim
 
-from ccm.cloud.credentials import PASSWORD_PAUSE, Credentials
+from ccm.cloud.credentials import PASSWORD_PAUSE, Credentials, is_shown
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, by_status
 from ccm.errors import CloudError, NotLeading, Unauthenticated
@@ -52,6 +52,15 @@ METHODS = {
 
 All are reads: a session and a view are of this process alone.
 """
+MANAGERS = (
+    "propertyCollector",
+    "rootFolder",
+    "searchIndex",
+    "sessionManager",
+    "viewManager",
+    "authorizationManager",
+)
+"""What every vCenter has, and is read from its content."""
 VIEWED = (
     vim.VirtualMachine,
     vim.HostSystem,
@@ -149,10 +158,10 @@ class VCenterApi(JsonApi):
             return self._session
 
     async def _log_in(self, login: Login) -> Session:
-        if self._content is None:
-            self._content, _ = await self._call("", self._soap.service, "RetrieveContent")
-        content, known = self._content, (login.user, login.password)
+        content, known = await self._read_content(), (login.user, login.password)
         user, cookie = await self._call("", content.sessionManager, "Login", *known)
+        if cookie and not is_shown(cookie):
+            raise CloudError(f"{self.name}: Login: the answer has no session that can be used")
         everything = (content.rootFolder, list(VIEWED), True)
         try:
             made = await self._call(cookie, content.viewManager, "CreateContainerView", *everything)
@@ -160,6 +169,15 @@ class VCenterApi(JsonApi):
             await self._log_out(cookie)
             raise
         return Session(cookie, user.key, made[0])
+
+    async def _read_content(self) -> Any:
+        """Read once, with all managers that are needed."""
+        if self._content is None:
+            found, _ = await self._call("", self._soap.service, "RetrieveContent")
+            if not all(getattr(found, name, None) for name in MANAGERS):
+                raise CloudError(f"{self.name}: RetrieveContent: the answer lacks a manager")
+            self._content = found
+        return self._content
 
     async def _log_out(self, cookie: str) -> None:
         """End a session, which may have ended, if that can be done at once."""
@@ -185,7 +203,7 @@ class VCenterApi(JsonApi):
             session = await self._rest("CreateTagSession", "POST", "/session", headers)
         except SessionEnded as refused:
             raise Unauthenticated(str(refused)) from refused
-        if not isinstance(session, str) or not session:
+        if not isinstance(session, str) or not is_shown(session):
             raise CloudError(f"{self.name}: CreateTagSession: the answer has no session")
         return session
 

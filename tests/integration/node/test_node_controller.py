@@ -131,6 +131,23 @@ async def test_what_does_not_fit_the_node_is_an_event(
         assert complaint in message
 
 
+async def test_an_id_by_which_nobody_finds_the_machine_again_is_not_written() -> None:
+    """Nothing can change it in a Node: who has written it has to delete the Node."""
+    async with world() as w:
+        w.machines.machine_of = lambda provider_id: (  # type: ignore[method-assign]
+            provider_id if provider_id[-1].isdigit() else ""
+        )
+        w.put(node(tainted), answer=machine("fake://-", "InternalIP 10.0.0.1"))
+        before = w.cluster.node()
+        with pytest.raises(CloudError, match="'fake://-' names no machine"):
+            await w.sync()
+        assert w.cluster.node() == before
+        ((kind, reason, _),) = await w.events()
+        assert (kind, reason) == ("Warning", "InitializationFailed")
+        w.machines.answers["node-1"] = machine("fake://1", "InternalIP 10.0.0.1")
+        assert (await w.sync()).is_done
+
+
 @pytest.mark.parametrize(
     "there", [pytest.param(node(), id="CN3"), pytest.param(None, id="it-is-gone")]
 )

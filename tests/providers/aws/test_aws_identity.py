@@ -10,13 +10,16 @@ from threading import Event, Thread
 
 import pytest
 
+from ccm.cloud.interface import ProviderContext
+from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import service
-from ccm.errors import Refused
+from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
-from ccm.providers.aws.provider import OwnInstance, read_own_instance
+from ccm.providers.aws import vpc
+from ccm.providers.aws.provider import AwsCloud, OwnInstance, read_own_instance
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
-from tests.providers.aws.world import MARK, Aws, node, node_of
+from tests.providers.aws.world import MARK, Aws, asking, config_text, node, node_of
 from tests.support.deadlines import timeout
 
 MAC = "02:00:00:00:00:01"
@@ -135,6 +138,52 @@ def test_elsewhere_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:9")
     assert read_own_instance() == OwnInstance()
+
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.mark.parametrize("lacks", ["Region", "KubernetesClusterID"])
+async def test_a_metadata_service_that_does_not_answer_yet_is_no_fault_of_the_configuration(
+    aws: Aws, metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    """A process that ends for such a fault stays down until a person acts."""
+    name, text = "AWS_EC2_METADATA_SERVICE_ENDPOINT", config_text(aws, aws.proxy.url)
+    lines = [line for line in text.splitlines() if not line.startswith((f"{lacks} =", "VPC ="))]
+    head, _, rest = "\n".join(lines).partition("[ServiceOverride")
+    if lacks == "Region":  # that of the overrides stays
+        rest = text.partition("[ServiceOverride")[2]
+    config = f"{head}[ServiceOverride{rest}".encode()
+    url = os.environ[name]
+    monkeypatch.setenv(name, NOWHERE)
+    context = ProviderContext(KitGate(10.0), config, "cloud.conf", "test", "test")
+    with pytest.raises(CloudError, match=f"metadata service does not answer.*set {lacks}"):
+        await AwsCloud().initialize(context)
+    monkeypatch.setenv(name, url)
+    cloud = AwsCloud()
+    await cloud.initialize(context)
+    assert cloud.has_cluster_id
+    await cloud.close()
+
+
+async def test_the_vpc_is_asked_for_again_where_nothing_has_said_it(
+    aws: Aws, metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+    text = config_text(aws, aws.proxy.url).replace(f"VPC = {aws.vpc}", "")
+    metadata[f"network/interfaces/macs/{MAC}/vpc-id"] = aws.vpc
+    url = os.environ[name]
+    monkeypatch.setenv(name, NOWHERE)
+    monkeypatch.setattr(vpc, "FIND_INTERVAL", 0.0)
+    aws.cloud = AwsCloud()
+    await aws.cloud.initialize(
+        ProviderContext(KitGate(10.0), text.encode(), "cloud.conf", "test", "test")
+    )
+    with pytest.raises(Refused, match="the VPC is not known"):
+        await aws.ensure(asking("nlb"))
+    monkeypatch.setenv(name, url)
+    assert (await aws.ensure(asking("nlb"))).ingress
+    await aws.cloud.close()
 
 
 async def test_the_cluster_is_found_on_our_own_instance(aws: Aws, metadata: dict[str, str]) -> None:

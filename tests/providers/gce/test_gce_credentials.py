@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -100,3 +100,21 @@ async def test_what_is_wrong_with_the_file_is_said_without_its_path(
         await cloud.describe_one("one")
     assert str(key_file) not in str(found.value)
     assert str(key_file) in found.value.source
+
+
+@pytest.mark.parametrize("odd", ["", 5, "no project", "a/../b", None])
+@pytest.mark.parametrize("path", ["project/project-id", "instance/zone"])
+async def test_a_place_that_is_none_is_asked_for_again(
+    gce: Gce, start: Start, odd: object, path: str
+) -> None:
+    """Else nothing would be found until the process ends."""
+    gce.cloud.add_instance("one")
+    known = gce.metadata
+    cast(Any, gce).metadata = lambda asked: odd if asked == path else known(asked)
+    cloud = await start(LIBRARY, "project-id = ", "local-zone = ", "network-name = ")
+    try:
+        with pytest.raises(CloudError):
+            await cloud.describe_one("one")
+    finally:
+        cast(Any, gce).metadata = known
+    assert (await cloud.known("one")).zone == "europe-west1-b"

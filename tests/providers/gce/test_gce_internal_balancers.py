@@ -51,6 +51,22 @@ async def test_each_zone_has_a_group_behind_one_service(gce: Gce, cloud: Started
     assert left(gce) == []
 
 
+async def test_a_backend_service_that_someone_put_behind_its_rule_is_not_deleted(
+    gce: Gce, cloud: Started
+) -> None:
+    asked, parts = web(annotations=INTERNAL), gce.cloud.objects
+    await ensure(cloud, asked, *hosts(gce))
+    (path,) = [path for path in parts if path.endswith(f"backendServices/{NAME}")]
+    (rule,) = [path for path in parts if path.endswith(f"forwardingRules/{NAME}")]
+    theirs = path.replace(NAME, "theirs")
+    link = parts[path]["selfLink"].replace(NAME, "theirs")
+    parts[theirs] = {**parts[path], "name": "theirs", "description": "by hand", "selfLink": link}
+    parts[rule]["backendService"] = link
+    await delete(cloud, asked)
+    assert "backendServices/theirs" in left(gce)
+    assert f"forwardingRules/{NAME}" not in left(gce)
+
+
 async def test_unchanged_it_is_only_read(gce: Gce, cloud: Started) -> None:
     nodes, asked = hosts(gce), web(annotations=INTERNAL)
     await ensure(cloud, asked, *nodes)

@@ -36,9 +36,9 @@ class FakeNeutron:
         self.lists: list[str] = []
         self.failures: list[CloudError] = []
 
-    async def call(self, *request: str) -> Json:
-        self.lists.append(request[-1])
-        return {"ports": [one for one in self.ports.values() if one["id"] in request[-1]]}
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        self.lists.append(target)
+        return [one for one in self.ports.values() if one["id"] in target]
 
     async def make(self, call: ApiCall, headers: Any = None) -> Json:
         assert call.body is not None

@@ -238,9 +238,8 @@ class FakeNeutron:
     async def project_id(self) -> str:
         return "project"
 
-    async def call(self, operation: str, service: str, method: str, path: str) -> Json:
-        networks: list[Json] = [{"id": one} for one in self.networks]
-        return {"networks": networks} if path.startswith("/networks") else {"floatingips": []}
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        return [{"id": one} for one in self.networks] if key == "networks" else []
 
     async def make(self, call: ApiCall) -> Json:
         self.made.append(call.body["floatingip"] if call.body else {})

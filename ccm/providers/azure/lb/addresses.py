@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ccm.cloud.shared_read import SharedRead
-from ccm.errors import Refused
+from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
@@ -193,10 +193,13 @@ class PublicAddresses:
         path = f"/subscriptions/{self._config.network_subscription}/providers/Microsoft.Compute"
         answer = await self._api.get("GetZones", path)
         region = self._config.location.replace(" ", "").lower()
+        kinds = objects(answer.get("resourceTypes"))
+        machines = [kind for kind in kinds if kind.get("resourceType") == "virtualMachines"]
+        if not machines:
+            raise CloudError("GetZones: the answer says nothing of virtual machines")
         found = [
             text(zone)
-            for kind in objects(answer.get("resourceTypes"))
-            if text(kind.get("resourceType")) == "virtualMachines"
+            for kind in machines
             for record in objects(kind.get("zoneMappings"))
             if text(record.get("location")).replace(" ", "").lower() == region
             for zone in record.get("zones") or ()

@@ -1,12 +1,14 @@
 """The machines behind a load balancer: by their interface, or by their address."""
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from ccm.cloud.machines import verify_complete
+from ccm.cloud.gate import METHOD_TIMEOUT
+from ccm.cloud.machines import verify_any, verify_complete
 from ccm.errors import CloudError, NotFound, Refused
 from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.azure import ids
@@ -47,15 +49,17 @@ class PoolMembers:
 
 def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> Backends:
     """The machines of Nodes; those of the control plane only if configured so."""
-    found = dict[str, Machine | None]()
+    found, asked = dict[str, Machine | None](), 0
     for node in nodes:
         is_left_out = any(label in node.labels for label in CONTROL_PLANE)
         machine_id = ids.machine_of(node.provider_id)
         machine = machines.by_id.get(machine_id)
+        asked += bool(machine_id) and not is_left_out
         if (machine or machines.why_unread(machine_id)) and not (
             is_left_out and config.exclude_master_from_standard_lb
         ):
             found[node.name] = machine
+    verify_any(asked, len(found), "machines of nodes")
     return found
 
 
@@ -113,7 +117,8 @@ class Members:
         self._api, self._config = api, config
         self._lock = asyncio.Lock()
         self.writes = 0  # of interfaces
-        self._written: dict[str, tuple[int, Json]] = {}  # by ID: which write, and its answer
+        self._written: dict[str, tuple[int, Json, float]] = {}
+        """By ID: which write, its answer, and until when that may be newer than what was read."""
 
     def are_right(self, members: PoolMembers) -> bool:
         """Whether these machines are behind a pool, and no others."""
@@ -171,7 +176,7 @@ class Members:
                 "loadBalancerBackendPoolConfigurationType to nodeIP"
             )
         async with self._lock:
-            newer = {key: item for key, (number, item) in self._written.items() if number > seen}
+            newer = {key: item for key, (number, item, _) in self._written.items() if number > seen}
             newest = (newer.get(ids.key_of(interface), interface) for interface in interfaces)
             found = (_changed(item, pool_id, configurations) for item in newest)
             changes = [item for item in found if item]
@@ -188,8 +193,9 @@ class Members:
             answer = await self._api.put("PutInterface", path, interface, etag)
         except NotFound:  # it went with its machine
             return
-        self.writes += 1
-        self._written[path.lower()] = self.writes, answer
+        self.writes, now = self.writes + 1, time.monotonic()
+        kept = {key: known for key, known in self._written.items() if known[2] > now}
+        self._written = {**kept, path.lower(): (self.writes, answer, now + METHOD_TIMEOUT)}
 
 
 def _changed(interface: Json, pool_id: str, wanted: Collection[str]) -> Json | None:

@@ -67,6 +67,17 @@ class Work:
         return self.own(RULE)
 
     @property
+    def used_backend(self) -> str:
+        """The backend service behind the rule, if it is the Service's or shared by Services.
+
+        Another's may have been put there by hand.
+        """
+        name = last_part(text((self.rule or {}).get("backendService")))
+        is_shared = name.startswith(self.names.shared_backend_prefix)
+        is_own = self.names.is_own(self.observed.get(SERVICE, name) or {})
+        return name if is_shared or is_own else ""
+
+    @property
     def is_there(self) -> bool:
         return any(self.own(kind) for kind in (RULE, POOL, SERVICE))
 
@@ -309,8 +320,7 @@ class GceLoadBalancers:
             await self._delete_shared(work, kind)
         elif work.own(kind):
             await self._delete_check(work, kind, is_local=True)
-        backend = self._services.name(work.names, request)
-        before = last_part(text((work.rule or {}).get("backendService")))
+        backend, before = self._services.name(work.names, request), work.used_backend
         if request.is_internal and before and before != backend:
             await self._parts.delete(work.place, SERVICE, before)
 
@@ -319,7 +329,7 @@ class GceLoadBalancers:
     async def _delete(self, work: Work, was_internal: bool = False) -> None:
         """What is referred to goes after what refers to it; each part is looked for by itself."""
         place, names = work.place, work.names
-        used = last_part(text((work.rule or {}).get("backendService")))
+        used = work.used_backend
         backends = [(RULE, names.balancer), (POOL, names.balancer), (SERVICE, names.balancer)]
         backends += [(SERVICE, used)] if used != names.balancer else []
         firewalls = [names.firewall, *(names.check_firewall(True, kind) for kind in (False, True))]

@@ -9,6 +9,7 @@ from fnmatch import translate
 from ipaddress import ip_network
 from typing import Any
 
+from ccm.cloud.machines import verify_any
 from ccm.errors import Refused
 from ccm.model.cloud import Network
 from ccm.model.objects import Json, Node, objects, text
@@ -68,7 +69,8 @@ class Networks:
 
         async def read() -> list[Subnet]:
             listed = await list_all(self._api, "subnets", [("network_id", network_id)])
-            return sorted(map(read_subnet, listed), key=lambda item: item.id)
+            inside = (item for item in listed if item.get("network_id") == network_id)
+            return sorted(map(read_subnet, inside), key=lambda item: item.id)
 
         found: list[Subnet] = await self._keep("subnets", network_id, read)
         return found
@@ -116,9 +118,12 @@ class Networks:
 
         A kubelet may write any address into its Node: those count that Neutron gave its server.
         """
+        asked = {*servers} - {""}
         async with self._reading:  # who comes meanwhile finds what is read
-            await self._read_fixed({*servers} - {""})
-        return {server: current for server, (_, current) in self._fixed.items()}
+            await self._read_fixed(asked)
+        found = {server: current for server, (_, current) in self._fixed.items()}
+        verify_any(len(asked), len(asked & found.keys()), "servers' ports")
+        return found
 
     async def _read_fixed(self, servers: set[str]) -> None:
         now = time.monotonic()

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ccm.cloud.lookup import batches
@@ -89,16 +89,19 @@ class Octavia:
 
     async def by_name(self, name: str) -> list[Json]:
         """Those of this name, of any owner; the oldest first."""
-        return await self._find(name=name)
+        return [item for item in await self._find(name=name) if item.get("name") == name]
 
     async def by_marks(self, names: Names) -> list[Json]:
         """Those that carry a mark of this Service."""
-        return await self._find(**{"tags-any": f"{names.owner_tag},{names.sharer_tag}"})
+        marks = names.owner_tag, names.sharer_tag
+        found = await self._find(**{"tags-any": ",".join(marks)})
+        return [item for item in found if not tags_of(item).isdisjoint(marks)]
 
     async def of_cluster(self, cluster: Cluster) -> list[Json]:
         """Those that carry the mark of this cluster: its UID, or its name where none is known."""
         by_uid = f"{CLUSTER_UID_TAG}{cluster.uid}" if cluster.uid else ""
-        return await self._find(tags=by_uid or f"{CLUSTER_TAG}{cluster.name}")
+        mark = by_uid or f"{CLUSTER_TAG}{cluster.name}"
+        return [item for item in await self._find(tags=mark) if mark in tags_of(item)]
 
     async def _find(self, **query: str) -> list[Json]:
         path = f"{ROOT}/loadbalancers"
@@ -117,7 +120,7 @@ class Octavia:
         listed = await self._api.pages(
             "ListListeners", LB, f"{ROOT}/listeners", "listeners", **query
         )
-        return replace(observed, listeners=listed)
+        return replace(observed, listeners=_parts_of(observed.id, listed))
 
     async def with_parts(self, observed: ObservedBalancer, names: Names) -> ObservedBalancer:
         """The same with all that is this Service's."""
@@ -130,7 +133,7 @@ class Octavia:
         observed = await self.with_listeners(observed)
         query = {"loadbalancer_id": observed.id}
         listed = await self._api.pages("ListPools", LB, f"{ROOT}/pools", "pools", **query)
-        pools = {text(item.get("id")): item for item in listed}
+        pools = {text(item.get("id")): item for item in _parts_of(observed.id, listed)}
         observed = replace(observed, pools=pools)
         members, monitors = dict[str, frozenset[Member]](), dict[str, Json]()
         for listener in observed.own_listeners(names):
@@ -194,6 +197,14 @@ class Octavia:
         balancer_id = text(observed.get("id"))
         marks = [tag for tag in sorted(tags_of(observed)) if tag.startswith(OWNER_TAG)]
         self.waiting.begin(balancer_id, call.operation, next(iter(marks), ""))
+
+
+def _parts_of(balancer_id: str, listed: Iterable[Json]) -> list[Json]:
+    """Those that are not another load balancer's, whatever else the answer has."""
+    owners = (
+        (item, [each.get("id") for each in objects(item.get("loadbalancers"))]) for item in listed
+    )
+    return [item for item, ids in owners if not ids or balancer_id in ids]
 
 
 def service_uid_of(record: Json) -> str:

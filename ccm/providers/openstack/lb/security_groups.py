@@ -178,8 +178,10 @@ class SecurityGroups:
             self._stale.discard(name)
 
     async def _find(self, name: str) -> list[Json]:
+        """Those of this name, whatever else the answer has: by it they are changed and deleted."""
         found = await list_all(self._api, "security-groups", [("name", name)])
-        return sorted(found, key=lambda item: text(item.get("id")))
+        named = [item for item in found if item.get("name") == name]
+        return sorted(named, key=lambda item: text(item.get("id")))
 
     async def _create(self, name: str, description: str) -> Json:
         body = {"security_group": {"name": name, "description": description}}

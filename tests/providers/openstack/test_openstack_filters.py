@@ -1,0 +1,179 @@
+"""Services that answer more than was asked for: what a query asks for is looked for in the answer.
+
+A gateway or a cache before a service may drop the query of a request, and an old service does not
+know each filter: then a list has what is others' as well.
+"""
+
+from typing import Any, cast
+
+import pytest
+
+from ccm.cloud.json_api import Request
+from ccm.cloud.testkit.gate import KitGate
+from ccm.cloud.testkit.harness import node, service
+from ccm.errors import CloudError
+from ccm.model.cloud import Unknown
+from ccm.model.objects import Json
+from ccm.providers.openstack.api import OpenStackApi
+from ccm.providers.openstack.calls import ApiCall
+from ccm.providers.openstack.config import NetworkingSection, OpenStackConfig
+from ccm.providers.openstack.credentials import GlobalSection
+from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.instances import OpenStackInstances
+from ccm.providers.openstack.lb.names import Names, Role
+from ccm.providers.openstack.lb.networks import Networks
+from ccm.providers.openstack.lb.octavia import Octavia
+from ccm.providers.openstack.lb.plan import ObservedBalancer
+from ccm.providers.openstack.lb.security_groups import IngressRule, SecurityGroups
+from ccm.providers.openstack.neutron import list_ports
+from ccm.providers.openstack.routes import OpenStackRoutes
+
+NAMES = Names.of(service(), Cluster("kubernetes"))
+OTHERS = Names.of(service("other"), Cluster("kubernetes"))
+RULE: Json = {"id": "r-1", "direction": "ingress", "protocol": "tcp", "port_range_min": 22}
+
+
+class Unfiltered:
+    """Lists all that it has, whatever is asked for; keeps the changes."""
+
+    region = "RegionOne"
+
+    def __init__(self, **lists: list[Json]) -> None:
+        self.lists, self.changes = lists, list[tuple[str, str]]()
+
+    async def project_id(self) -> str:
+        return "project"
+
+    async def pages(
+        self, operation: str, service: str, path: str, key: str, **query: str
+    ) -> list[Json]:
+        return self.lists[key]
+
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        return self.lists[key]
+
+    async def get(self, operation: str, service: str, path: str, **query: str) -> Json:
+        raise AssertionError(path)
+
+    async def call(self, operation: str, service: str, method: str, target: str, *_: Any) -> Json:
+        self.changes.append((method, target))
+        return {"security_group": {"id": "made", "name": "ours"}}
+
+    async def make(self, call: ApiCall, headers: Any = None) -> Json:
+        self.changes.append((call.method, call.path))
+        return {}
+
+
+def api(**lists: list[Json]) -> tuple[OpenStackApi, list[tuple[str, str]]]:
+    made = Unfiltered(**lists)
+    return cast(OpenStackApi, made), made.changes
+
+
+DEFAULT: Json = {"id": "default", "name": "default", "security_group_rules": [RULE]}
+
+
+@pytest.mark.virtual_time
+async def test_no_security_group_of_another_name_is_changed_or_deleted() -> None:
+    port = {"id": "p", "device_id": "s", "security_groups": ["default"], "fixed_ips": []}
+    there, changes = api(security_groups=[DEFAULT], ports=[port])
+    await SecurityGroups(there).delete("ours")
+    assert changes == []
+    await SecurityGroups(there).ensure("ours", "", [IngressRule("tcp", 80, "0.0.0.0/0")], {})
+    assert changes[0] == ("POST", "/security-groups")
+    assert not [path for method, path in changes if "default" in path or method == "DELETE"]
+
+
+async def test_a_load_balancer_of_another_name_or_mark_is_not_found() -> None:
+    others = [
+        {"id": "lb-1", "name": "theirs", "tags": []},
+        {"id": "lb-2", "name": OTHERS.balancer, "tags": OTHERS.tags(Role.OWNER)},
+    ]
+    own = {"id": "lb-3", "name": NAMES.balancer, "tags": NAMES.tags(Role.OWNER)}
+    there, _ = api(loadbalancers=[*others, own])
+    octavia = Octavia(there)
+    assert await octavia.by_name(NAMES.legacy_balancer) == []
+    assert await octavia.by_name(NAMES.balancer) == [own]
+    assert await octavia.by_marks(NAMES) == [own]
+    assert await octavia.of_cluster(Cluster("kubernetes", "uid-1")) == []
+
+
+async def test_listeners_and_pools_of_another_load_balancer_are_not_its_own() -> None:
+    listeners = [
+        {"id": "own", "loadbalancers": [{"id": "lb-1"}]},
+        {"id": "theirs", "loadbalancers": [{"id": "lb-2"}]},
+    ]
+    there, _ = api(listeners=listeners, pools=listeners)
+    observed = ObservedBalancer({"id": "lb-1", "tags": []}, Role.OWNER)
+    read = await Octavia(there).with_parts(observed, NAMES)
+    assert [item["id"] for item in read.listeners] == ["own"]
+    assert list(read.pools) == ["own"]
+
+
+async def test_a_subnet_of_another_network_is_not_taken() -> None:
+    records = [
+        {"id": "a", "network_id": "n-1", "cidr": "10.0.0.0/24"},
+        {"id": "b", "network_id": "n-2", "cidr": "10.1.0.0/24"},
+    ]
+    there, _ = api(subnets=records)
+    assert [item.id for item in await Networks(there).subnets_of("n-1")] == ["a"]
+
+
+ID = "11111111-2222-3333-4444-5555555555{:02}"
+
+
+@pytest.mark.parametrize("server_id", [None, "", 5, [], {}])
+async def test_servers_without_an_id_in_the_list_prove_nobody_gone(server_id: object) -> None:
+    """However many there are: Nova has one for each Node, and does not say which is whose."""
+    nodes = [node(f"node-{number}", f"openstack:///{ID.format(number)}") for number in range(12)]
+    there, _ = api(servers=[{"id": server_id, "name": it.name, "status": "ACTIVE"} for it in nodes])
+    instances = OpenStackInstances(there, NetworkingSection(), is_regional=False)
+    answers = await instances.describe(nodes)
+    assert {type(answer) for answer in answers.values()} == {Unknown}
+
+
+async def test_neutrons_lists_are_read_to_their_end() -> None:
+    """Where it is configured to give so many at the most (`pagination_max_limit`)."""
+    config = OpenStackConfig(GlobalSection(auth_url="https://x"))
+    there, asked = OpenStackApi(config, lambda: config, KitGate(10.0), ""), list[str]()
+    pages: list[Json] = [
+        {"ports": [{"id": "p-1"}], "ports_links": [{"rel": "next", "href": "https://elsewhere"}]},
+        {"ports": [{"id": "p-2"}], "ports_links": [{"rel": "previous"}]},
+    ]
+
+    async def request(sent: Request) -> Json:
+        asked.append(sent.target)
+        return pages.pop(0)
+
+    cast(Any, there).request = request
+    found = await list_ports(there, "device_id", ["s-1", "s-2"], ["fixed_ips"])
+    assert [item["id"] for item in found] == ["p-1", "p-2"]
+    query = "device_id=s-1&device_id=s-2&fields=id&fields=fixed_ips"
+    assert asked == [f"/ports?{query}", f"/ports?{query}&marker=p-1"]
+
+
+async def test_an_empty_list_of_ports_takes_no_member_away() -> None:
+    there, _ = api(ports=[])
+    servers = [ID.format(number) for number in range(3)]
+    with pytest.raises(CloudError, match="none of the 3 servers' ports"):
+        await Networks(there).fixed_addresses(servers)
+    assert await Networks(there).fixed_addresses(servers[:2]) == {}
+
+
+@pytest.mark.parametrize("of_router", [False, True])
+async def test_a_list_of_ports_that_lacks_all_makes_no_route_a_blackhole(of_router: bool) -> None:
+    """Every Node's route would be deleted."""
+    nodes = [node(f"node-{number}", f"openstack:///{ID.format(number)}") for number in range(3)]
+    routes = [
+        {"destination": f"10.244.{it}.0/24", "nexthop": f"10.0.0.{it + 1}"} for it in range(3)
+    ]
+    group = {"id": "g", "name": "ccm-routes-uid", "addresses": [it["destination"] for it in routes]}
+    port = {"id": "p", "device_id": "router", "network_id": "n", "fixed_ips": []}
+    there, changes = api(ports=[port] if of_router else [], address_groups=[group])
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        return {"router": {"id": "router", "routes": routes}}
+
+    cast(Any, there).get = get
+    with pytest.raises(CloudError, match="not trusted"):
+        await OpenStackRoutes(there, "router", Cluster("kubernetes", "uid")).list(nodes)
+    assert changes == []

@@ -1,0 +1,87 @@
+"""What a vCenter may answer that is odd, without the lab."""
+
+from typing import Any, cast
+
+import pytest
+from pyVmomi import vim
+
+from ccm.cloud.testkit.gate import KitGate
+from ccm.errors import CloudError
+from ccm.providers.vsphere.config import VCenter
+from ccm.providers.vsphere.credentials import CredentialSource
+from ccm.providers.vsphere.soap import Soap
+from ccm.providers.vsphere.vcenter import VCenterApi
+
+VCENTER = VCenter("lab", "localhost", 443, user="user", password="password")
+ENVELOPE = (
+    '<?xml version="1.0" encoding="{encoding}"?>{type}<soapenv:Envelope '
+    'xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/"><soapenv:Body>'
+    '<LogoutResponse xmlns="urn:vim25">{text}</LogoutResponse></soapenv:Body></soapenv:Envelope>'
+)
+
+
+def api() -> VCenterApi:
+    return VCenterApi(VCENTER, CredentialSource(VCENTER, None), KitGate(10.0), "test")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_an_answer_with_entities_is_not_read(encoding: str) -> None:
+    """Each byte of it may be a hundred in memory."""
+    entities = f'<!DOCTYPE x [<!ENTITY a "{"a" * 10}">]>'
+    soap = Soap()
+    manager = soap.reference(vim.SessionManager, "SessionManager")
+    soap.read(manager, "Logout", ENVELOPE.format(encoding="utf-8", type="", text="").encode())
+    body = ENVELOPE.format(encoding=encoding, type=entities, text="&a;" * 10).encode(encoding)
+    with pytest.raises(CloudError, match="it declares entities, or is not UTF-8"):
+        soap.read(manager, "Logout", body)
+
+
+def test_an_answer_of_millions_of_elements_is_not_read() -> None:
+    soap = Soap()
+    manager = soap.reference(vim.SessionManager, "SessionManager")
+    body = ENVELOPE.format(encoding="utf-8", type="", text="<a/>" * 4_100_000).encode()
+    with pytest.raises(CloudError, match="more than 4000000 elements"):
+        soap.read(manager, "Logout", body)
+
+
+@pytest.mark.parametrize("odd", ["two words", "line\n", "t\u20ack"])
+async def test_a_session_that_no_request_could_show_is_not_kept(odd: str) -> None:
+    """No call would leave until the process ends."""
+    vcenter, sessions = api(), [odd, "session"]
+
+    async def rest(operation: str, method: str, path: str, *_: Any) -> object:
+        return sessions.pop(0) if (method, path) == ("POST", "/session") else "value"
+
+    cast(Any, vcenter)._rest = rest
+    with pytest.raises(CloudError, match="no session"):
+        await vcenter.rest("GetTag", "GET", "/tagging/tag/id:x")
+    assert await vcenter.rest("GetTag", "GET", "/tagging/tag/id:x") == "value"
+    await vcenter.close()
+
+
+@pytest.mark.parametrize("what", ["cookie", "content"])
+async def test_a_login_whose_answers_are_odd_is_made_again(what: str) -> None:
+    vcenter, attempt = api(), 0
+    managers = "propertyCollector rootFolder sessionManager viewManager searchIndex"
+    content = type("Content", (), dict.fromkeys((*managers.split(), "authorizationManager"), "x"))
+
+    async def call(cookie: str, target: Any, method: str, *_: Any) -> tuple[Any, str]:
+        nonlocal attempt
+        if method == "RetrieveContent":
+            attempt += 1
+            is_odd = what == "content" and attempt == 1
+            return (type("Content", (), {"sessionManager": None}) if is_odd else content), ""
+        if method == "Login":
+            is_odd = what == "cookie" and sum(it == "Login" for it in calls) == 0
+            calls.append(method)
+            return type("User", (), {"key": "k"}), "a=\x85" if is_odd else "a=b"
+        calls.append(method)
+        return ("view",), ""
+
+    calls = list[str]()
+    cast(Any, vcenter)._call = call
+    with pytest.raises(CloudError):
+        await vcenter.open_session()
+    session = await vcenter.open_session()
+    assert session.cookie == "a=b"
+    vcenter._session = None
