@@ -56,16 +56,34 @@ async def test_an_address_that_is_not_public_is_no_additional_one(
 async def test_tags_by_which_controllers_know_their_addresses_are_not_the_tenants(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
-    ip = (await cloud.ensure(web("victim"), node)).ingress[0].ip
-    ((_, before),) = addresses(lab).items()
     tags = "K8s-Azure-Cluster-Name=theirs,k8s-azure-service=default/x,Service=default/y,colour=red"
-    attacker = web("attacker", {"pip-tags": tags}, loadBalancerIP=ip, **OTHER_PORT)
-    made = await cloud.ensure(attacker, node)
+    made = await cloud.ensure(web("attacker", {"pip-tags": tags}), node)
     assert len([one for one in made.warnings if "pip-tags" in one]) == 3
-    ((_, after),) = addresses(lab).items()
-    users = {"k8s-azure-service": "default/victim,default/attacker"}
-    assert after["tags"] == before["tags"] | users | {"colour": "red"}
-    await cloud.ensure(web("victim"), node)
+    ((_, record),) = addresses(lab).items()
+    own = {"k8s-azure-cluster-name": "kit", "k8s-azure-service": "default/attacker"}
+    assert record["tags"] == own | {"colour": "red"}
+
+
+async def test_who_shares_an_address_gives_it_no_label_and_no_tags(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """The owner's own label would be refused, and no more than 50 tags fit."""
+    ip = (await cloud.ensure(web("victim"), node)).ingress[0].ip
+    asked = {"dns-label-name": "theirs", "pip-tags": "a=b"}
+    made = await cloud.ensure(web("attacker", asked, loadBalancerIP=ip, **OTHER_PORT), node)
+    assert [one for one in made.warnings if "dns-label-name" in one]
+    assert [one for one in made.warnings if "pip-tags" in one]
+    own = {"dns-label-name": "ours", "pip-tags": "colour=red"}
+    await cloud.ensure(web("victim", own), node)
+    ((_, record),) = addresses(lab).items()
+    assert record["properties"]["dnsSettings"]["domainNameLabel"] == "ours"
+    assert (record["tags"]["colour"], record["tags"].get("a")) == ("red", None)
+    await delete(cloud, web("victim", own))
+    ((_, record),) = addresses(lab).items()
+    assert not record["properties"].get("dnsSettings"), "its name is not the other's now"
+    await cloud.ensure(web("attacker", asked, loadBalancerIP=ip, **OTHER_PORT), node)
+    ((_, record),) = addresses(lab).items()
+    assert record["tags"]["a"] == "b", "it is the owner's heir"
 
 
 async def test_where_services_are_restricted_they_share_no_internal_address(

@@ -1,7 +1,7 @@
 """Public addresses of load balancers: created for a Service and marked as its own, or another's."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, Refused
@@ -24,6 +24,7 @@ from ccm.providers.azure.lb.plan import covers, frontends_of, own_frontends
 from ccm.providers.azure.lb.request import BalancerRequest
 from ccm.providers.azure.shared_writes import SharedResource
 
+GIVEN_BY_OWNER = ("dns-label-name", "pip-tags")
 RESERVED_TAGS = frozenset((*CLUSTER_TAGS, *SERVICE_TAGS, *DNS_TAGS))
 
 
@@ -179,9 +180,12 @@ class PublicAddresses:
             if not others:
                 await self._api.delete("DeletePublicAddress", path)
                 continue
-            tags = {SERVICE_TAGS[0]: ",".join(others)}
+            left: Json = {"tags": {SERVICE_TAGS[0]: ",".join(others)}}
+            if same(tag_of(record, DNS_TAGS), owner.service):  # or others would have its name
+                left["tags"][DNS_TAGS[0]] = None
+                left["properties"] = {"dnsSettings": None}
             resource = SharedResource(self._api, "PublicAddress", path, None)
-            await resource.change(lambda current, tags=tags: _change(current, {"tags": tags}))  # type: ignore[misc]
+            await resource.change(lambda current, left=left: _change(current, left))  # type: ignore[misc]
 
     async def zones(self) -> Sequence[str]:
         """The region's zones, which new addresses and frontends are in, as upstream's."""
@@ -212,8 +216,10 @@ class PublicAddresses:
         """What has to be true of it; of one that the Service did not make only its DNS label."""
         annotations, service = request.annotations, request.service.key
         wanted: Json = {}
-        if is_new or services_of(record):
-            users = services_of(record)
+        users = services_of(record)
+        if users and not same(users[0], service):
+            annotations = _without(annotations, name, GIVEN_BY_OWNER)
+        if is_new or users:
             users += [] if any(same(item, service) for item in users) else [service]
             tags = {**self._config.resource_tags, **_tags_of(annotations)}
             wanted["tags"] = tags | {SERVICE_TAGS[0]: ",".join(users)}
@@ -278,6 +284,16 @@ def _tags_of(annotations: Annotations) -> dict[str, str]:
         del found[key]
         annotations.warnings.append(f"annotation {PREFIX}pip-tags: {key} is a controller's tag")
     return found
+
+
+def _without(annotations: Annotations, address: str, names: Collection[str]) -> Annotations:
+    """Those of a Service that shares an address; these are for the Service it was made for."""
+    for name in filter(annotations.has, names):
+        why = f"public address {address} was made for another Service"
+        annotations.warnings.append(f"annotation {PREFIX}{name} has no effect: {why}")
+    left_out = {f"{PREFIX}{name}" for name in names}
+    kept = {key: value for key, value in annotations.values.items() if key not in left_out}
+    return replace(annotations, values=kept)
 
 
 def _is_asked(record: Json, name: str, ip: str) -> bool:
