@@ -92,12 +92,17 @@ class FairQueue:
         if len(self.owner_at) > OWNERS_KEPT:
             recent = {who: at for who, at in self.owner_at.items() if at > now - GRANT_WAIT}
             self.owner_at = recent
-        self.owner_at[request.priority, request.worker, request.owner] = now
+        self.owner_at[_who(request)] = now
 
     def _counts_from(self, request: PendingRequest) -> tuple[float, Priority, float]:
-        who = (request.priority, request.worker, request.owner)
-        since = max(request.since, self.owner_at.get(who, request.since))
+        since = max(request.since, self.owner_at.get(_who(request), request.since))
         return since, request.priority, request.since
+
+
+def _who(request: PendingRequest) -> tuple[Priority, str, str]:
+    """Who has one turn, whatever of its own rank it asks for; the cluster has one a priority."""
+    priority = rank(request.priority) if request.owner else request.priority
+    return priority, request.worker, request.owner
 
 
 def whole_tokens(bucket: Bucket, now: float) -> int:

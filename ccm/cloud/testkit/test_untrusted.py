@@ -270,3 +270,14 @@ async def test_who_shares_the_balancer_of_another_changes_nothing_of_it(harness:
             await harness.check_balancer(theirs, machines)
         await harness.until_done(harness.load_balancers.delete, shares)
         await harness.check_balancer(theirs, machines)
+
+
+async def test_no_annotation_before_the_deletion_leaves_anything_behind(harness: Harness) -> None:
+    """Where annotations are restricted: else one Service after another takes all that there is."""
+    await harness.restart(restricts_annotations=True)
+    before = set(await invoke(harness.adapter.balancer_resources))
+    for key in sorted(await invoke(harness.adapter.annotation_keys)):
+        await harness.ensure(service(), [])
+        asked = service("web", {key: "true"})
+        await harness.until_done(harness.load_balancers.delete, asked)
+        assert set(await invoke(harness.adapter.balancer_resources)) == before, key

@@ -33,7 +33,9 @@ class DigitalOceanCloud(CloudProvider):
         cluster_id = config.common.cluster_id
         cluster = Cluster(cluster_id or context.cluster_uid)
         self.instances = DropletInstances(droplets, config.common.vpc_id)
-        self.load_balancers = DigitalOceanLoadBalancers(api, droplets, config, cluster)
+        self.load_balancers = DigitalOceanLoadBalancers(
+            api, droplets, config, cluster, context.restricts_annotations
+        )
         self.volumes = DigitalOceanVolumes(api)
         if config.firewall.name:
             self.firewalls = Firewalls(api, config.firewall, cluster)

@@ -22,7 +22,7 @@ from ccm.providers.digitalocean import api
 from ccm.providers.digitalocean.ids import CLUSTER_TAG, SERVICE_TAG
 from ccm.providers.digitalocean.instances import DropletInstances
 from ccm.providers.digitalocean.lb import load_balancers
-from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, KNOWN, PREFIX
+from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, DISOWN, KNOWN, PREFIX
 from ccm.providers.digitalocean.lb.request import KUBE_PROXY_PORT
 from ccm.providers.digitalocean.volumes import DigitalOceanVolumes
 from tests.labs.digitalocean.server import REGION, TOKEN, VPC, DigitalOcean
@@ -161,7 +161,7 @@ class DigitalOceanAdapter(PatientAdapter):
         ]
 
     def annotation_keys(self) -> Collection[str]:
-        return {PREFIX + name for name in KNOWN}
+        return {DISOWN, *(PREFIX + name for name in KNOWN)}
 
     # Volumes
 

@@ -355,3 +355,22 @@ async def test_services_that_go_together_leave_nothing(gce: Gce, cloud: Started)
     await asyncio.gather(*(delete(cloud, one) for one in services))
     assert left(gce) == []
     assert (made, len(gce.calls)) <= (80, 50)
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"annotations": {BACKEND_SERVICES: "enabled"}},
+        {"finalizers": ["gke.networking.io/l4-netlb-v2"]},
+    ],
+    ids=["annotation", "finalizer"],
+)
+async def test_a_load_balancer_of_ours_is_deleted_though_another_controller_is_named_now(
+    gce: Gce, cloud: Started, meta: Json
+) -> None:
+    """Both are the tenant's to write: each Service would leave a load balancer to nobody."""
+    await ensure(cloud, web(), *hosts(gce))
+    asked = web()
+    asked.raw["metadata"] |= meta
+    await delete(cloud, asked)
+    assert left(gce) == []

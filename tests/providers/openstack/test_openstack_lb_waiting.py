@@ -11,6 +11,7 @@ from ccm.model.objects import Json
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.config import BalancerSection
 from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.lb.annotations import PREFIX
 from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.octavia import PENDING_KEPT, UNANSWERED, Octavia
@@ -242,16 +243,20 @@ async def test_a_read_that_failed_does_not_mean_that_there_is_no_load_balancer(
 
 
 class Project(FakeOctavia):
-    """One that has nothing beside load balancers, and deletes them at once."""
+    """One that has floating IPs beside load balancers, and deletes what it is told to at once."""
+
+    floating_ips: tuple[Json, ...] = ()
 
     async def pages(self, operation: str, *rest: str, **query: str) -> list[Json]:
         return await super().pages(operation, *rest, **{"tags-any": "", **query})
 
     async def call(self, operation: str, service: str, method: str, path: str) -> Json:
-        return {"floatingips": [], "security_groups": []}
+        return {"floatingips": [*self.floating_ips], "security_groups": []}
 
     async def make(self, call: ApiCall) -> Json:
-        if call.method == "DELETE":
+        if call.operation == "DeleteFloatingIp":
+            self.floating_ips = ()
+        elif call.method == "DELETE":
             del self.records[call.path.partition("?")[0].rpartition("/")[2]]
         return await super().make(call)
 
@@ -273,3 +278,18 @@ async def test_a_load_balancer_that_is_wanted_again_while_one_is_deleted_is_dele
         await balancers.delete(service())
     await balancers.delete(service())
     assert not fake.records
+
+
+@pytest.mark.parametrize("is_restricted", [True, False])
+async def test_a_floating_ip_is_kept_only_where_services_may_leave_one(
+    is_restricted: bool,
+) -> None:
+    """One Service after another would take all that the project may have."""
+    cluster, fake = Cluster("kubernetes"), Project()
+    asked = service("web", {f"{PREFIX}keep-floatingip": "true"})
+    own = {"id": "ip", "description": Names.of(asked, cluster).floating_ip}
+    fake.floating_ips = (own,)
+    api: Any = fake
+    balancers = OctaviaLoadBalancers(api, BalancerSection(), {}, cluster, is_restricted)
+    await balancers.delete(asked)
+    assert bool(fake.floating_ips) is not is_restricted

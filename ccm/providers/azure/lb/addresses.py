@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, mapping, objects, text
-from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.api import AzureApi, Elsewhere
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.ids import (
     NETWORK,
@@ -94,6 +94,10 @@ class PublicAddresses:
         read = self._lists[scope.group]
         try:
             return await read()
+        except Elsewhere:
+            if not group:
+                raise
+            return ()  # a group by annotation that is not there has none
         finally:  # a tenant may name another group each time
             if read.is_idle:
                 self._lists.pop(scope.group, None)

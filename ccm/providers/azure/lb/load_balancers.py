@@ -132,7 +132,7 @@ class AzureLoadBalancers:
         if is_reached or not annotations.floats:
             read = await self._machines(names, (), balancers)
             pools = self._pools(balancers, names)
-            addresses = joined_addresses(pools, read.machines.interfaces)
+            addresses |= joined_addresses(pools, read.machines.interfaces)
         with suppress(Refused):
             more = additional_ips(annotations)
             others = await self._addresses.of_others(balancers.values(), names) if more else set()

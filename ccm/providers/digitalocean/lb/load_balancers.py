@@ -29,6 +29,7 @@ from ccm.providers.digitalocean.instances import DropletInstances
 from ccm.providers.digitalocean.lb import plan
 from ccm.providers.digitalocean.lb.annotations import (
     BALANCER_ID,
+    DISOWN,
     PREFIX,
     PRIVILEGED,
     Annotations,
@@ -46,7 +47,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     """One for each Service, called after its UID or as its annotation says."""
 
     supported_features = frozenset({Feature.UDP, Feature.MIXED_PROTOCOLS, Feature.SOURCE_RANGES})
-    privileged_annotations = frozenset(PREFIX + name for name in PRIVILEGED)
+    privileged_annotations = frozenset({DISOWN, *(PREFIX + name for name in PRIVILEGED)})
 
     def __init__(
         self,
@@ -54,13 +55,15 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         droplets: Droplets,
         config: DigitalOceanConfig,
         cluster: Cluster,
+        restricts_annotations: bool = False,
     ) -> None:
         super().__init__(DropletInstances(droplets))
+        self._may_disown = not restricts_annotations
         self._api, self._droplets, self._config = api, droplets, config
         self._cluster, self._certificates = cluster, Certificates(api)
 
     def check_served(self, service: Service) -> None:
-        if is_disowned(service):
+        if self._may_disown and is_disowned(service):
             raise ImplementedElsewhere(f"the load balancer of Service {service.key} is disowned")
 
     # Whose they are

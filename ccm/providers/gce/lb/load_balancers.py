@@ -82,6 +82,16 @@ class Work:
         return any(self.own(kind) for kind in (RULE, POOL, SERVICE))
 
     @property
+    def is_marked(self) -> bool:
+        """What is there carries the marks of this cluster and of this very Service."""
+        parts = [part for kind in (RULE, POOL, SERVICE, ADDRESS) if (part := self.own(kind))]
+        marks = self.names.cluster_id, self.names.uid
+        has_marks = any(
+            (said.get(CLUSTER_KEY), said.get(UID_KEY)) == marks for said in map(described, parts)
+        )
+        return has_marks and all(map(self.names.is_own, parts))
+
+    @property
     def is_internal(self) -> bool:
         """What is there is internal."""
         if self.rule is None:
@@ -166,7 +176,8 @@ class GceLoadBalancers:
 
     async def delete(self, service: Service) -> None:
         work = await self._look(service)
-        self._check(service, work)
+        if not work.is_marked:  # what we made is ours, whichever controller the tenant names
+            self._check(service, work)
         await self._delete(work, is_internal(service))
 
     async def owned(self) -> Sequence[OwnedBalancer]:

@@ -38,6 +38,7 @@ PRIVILEGED = (
     "default-tls-container-ref",
     "flavor-id",
     "availability-zone",
+    "keep-floatingip",
 )
 """Those that reach what is not the Service's own; docs/providers/openstack.md says what.
 

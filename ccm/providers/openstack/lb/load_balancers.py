@@ -123,7 +123,8 @@ class OctaviaLoadBalancers:
     async def delete(self, service: Service) -> None:
         """Success once Octavia says that it is gone; what else was made for it goes after it."""
         names, uid = self._names(service), service.uid
-        keeps = service.annotations.get(f"{PREFIX}keep-floatingip") == "true"
+        is_asked = service.annotations.get(f"{PREFIX}keep-floatingip") == "true"
+        keeps = is_asked and not self._restricts_annotations
         self._members.forget(uid)
         self._built.pop(uid, None)
         if record := self._deleting.get(uid):
