@@ -250,8 +250,8 @@ class Project(FakeOctavia):
     async def pages(self, operation: str, *rest: str, **query: str) -> list[Json]:
         return await super().pages(operation, *rest, **{"tags-any": "", **query})
 
-    async def call(self, operation: str, service: str, method: str, path: str) -> Json:
-        return {"floatingips": [*self.floating_ips], "security_groups": []}
+    async def pages_at(self, operation: str, *rest: str) -> list[Json]:
+        return [*self.floating_ips] if operation == "ListFloatingIps" else []
 
     async def make(self, call: ApiCall) -> Json:
         if call.operation == "DeleteFloatingIp":
