@@ -20,9 +20,11 @@ from urllib.parse import parse_qsl, urlencode
 
 import orjson
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from ccm import __version__
 from ccm.background import start_task
+from ccm.cloud.config_file import read_bounded
 from ccm.cloud.credentials import Credentials
 from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import MAX_PAGES, NOT_UNDERSTOOD, Measure
@@ -383,13 +385,16 @@ def what_broke(error: Exception, ca_keys: str) -> str:
 
 
 def with_trust(server: Server) -> Server:
-    """A server's own certificate is trusted whatever the host is called.
+    """A server's own certificate is trusted whatever the host is called, and no other then.
 
-    One of an authority is not: the server has to have the name of the host then.
+    One of an authority is not: the server has to have the name of the host then. The first of the
+    file says which it is; behind a server's own may be those of authorities, which sign for many.
     """
     if not server.ca_file or not server.url.startswith("https:"):
         return replace(server, ca_file="")
-    found = x509.load_pem_x509_certificate(Path(server.ca_file).read_bytes()).extensions
-    constraints = [item.value for item in found if isinstance(item.value, x509.BasicConstraints)]
-    is_authority = any(item.ca for item in constraints)
-    return replace(server, is_pinned=not is_authority)
+    first = x509.load_pem_x509_certificate(read_bounded(Path(server.ca_file)))
+    found = (item.value for item in first.extensions)
+    if any(item.ca for item in found if isinstance(item, x509.BasicConstraints)):
+        return replace(server, is_pinned=False)
+    own = first.public_bytes(Encoding.PEM).decode()
+    return replace(server, ca_file="", ca_data=own, is_pinned=True)

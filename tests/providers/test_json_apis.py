@@ -143,6 +143,25 @@ async def test_a_renewed_certificate_is_taken_up_with_its_file(cloud: Cloud, nam
 
 
 @pytest.mark.parametrize("name", TRUSTING)
+async def test_of_a_chain_behind_the_servers_own_certificate_nothing_else_is_trusted(
+    cloud: Cloud, name: str
+) -> None:
+    """Whoever has a certificate of the same authority, for any host, would get the credentials."""
+    authority = Authority("of many")
+    own = authority.server("elsewhere")
+    cloud.context.load_cert_chain(*own.write(cloud.directory, "own"))
+    cloud.ca_file.write_bytes(own.pem + authority.pem)
+    api = APIS[name](cloud.url, str(cloud.ca_file))
+    await cloud.ask(api, answer(200, SUCCESS))
+    another = authority.server("localhost")
+    cloud.context.load_cert_chain(*another.write(cloud.directory, "another"))
+    with pytest.raises(CloudError, match="the certificate is not trusted"):
+        await cloud.ask(api, answer(200, SUCCESS))
+    assert len(cloud.server.requests) == 1
+    await api.close()
+
+
+@pytest.mark.parametrize("name", TRUSTING)
 async def test_a_redirection_to_another_host_is_not_followed(cloud: Cloud, name: str) -> None:
     api = APIS[name](cloud.url, str(cloud.ca_file))
     moved = answer(302, b"{}", f"Location: {cloud.url}/elsewhere")

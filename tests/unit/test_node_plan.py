@@ -1,7 +1,9 @@
 """Which Nodes the cloud is asked about, and what is written of the answer."""
 
+import orjson
 import pytest
 
+from ccm.model.cloud import AddressType, Instance, NodeAddress
 from ccm.model.objects import Json
 from tests.support.nodes import (
     OTHER_TAINT,
@@ -10,8 +12,10 @@ from tests.support.nodes import (
     labelled,
     machine,
     node,
+    provided_ip,
     ready,
     tainted,
+    with_addresses,
     with_provider_id,
     with_taint,
 )
@@ -24,6 +28,7 @@ from workers.node.plan import (
     SetLabels,
     SetTaints,
     agreeing_labels,
+    desired_addresses,
     impossible_labels,
     is_refreshed,
     is_watched,
@@ -109,3 +114,17 @@ def test_an_initialization_is_one_write_whose_result_is_known() -> None:
     assert patch_for(of, SetTaints([]), 1).merge == {"metadata": this, "spec": {"taints": None}}
     assert written(of.raw, action, {})["spec"] == {"taints": [OTHER_TAINT]}
     assert written(node().raw, SetLabels({}), {})["spec"] == {}
+
+
+def test_what_a_cloud_lists_without_measure_is_no_larger_than_a_node_may_be() -> None:
+    """The API server would refuse all that is written with it, for ever."""
+    many = [NodeAddress(AddressType.INTERNAL_IP, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
+            for n in range(50_000)]  # fmt: skip
+    long = NodeAddress(AddressType.HOSTNAME, "x" * 10_000)
+    labels = {f"example.com/layer-{number}": "x" for number in range(50_000)}
+    found = Instance("fake://1", "t1", addresses=(long, *many), labels=labels)
+    asked = node(tainted, with_addresses("Hostname own"))
+    patches = [patch_for(asked, action).operations for action in plan(asked, found)]
+    assert len(orjson.dumps(patches)) < 100_000
+    offered = desired_addresses(node(provided_ip("10.0.0.9")), found.addresses)
+    assert offered[0] == {"type": "InternalIP", "address": "10.0.0.9"}

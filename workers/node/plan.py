@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import islice
 from typing import assert_never
 from urllib.parse import quote
 
@@ -33,6 +34,8 @@ _PAIRS = (_TYPE, _ZONE, _REGION)
 _PLACE_KEYS = {*_TYPE, *_ZONE, *_REGION}
 _RESERVED = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
 
+MOST_ADDRESSES, MAX_ADDRESS = 1000, 253  # of a Node, of characters: more and it is too large
+MOST_LABELS = 100  # that a cloud adds
 REPLACE: Json = {"$patch": "replace"}
 SHUTDOWN: Json = {"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}
 
@@ -184,7 +187,8 @@ def _place_labels(instance: Instance) -> dict[str, str]:
 
 
 def _added_labels(instance: Instance) -> dict[str, str]:
-    return {key: value for key, value in instance.labels.items() if not _RESERVED.search(key)}
+    added = islice(instance.labels.items(), MOST_LABELS)
+    return {key: value for key, value in added if not _RESERVED.search(key)}
 
 
 def followed_labels(instance: Instance, present: Mapping[str, str]) -> dict[str, str]:
@@ -213,14 +217,15 @@ def desired_addresses(node: Node, offered: Sequence[NodeAddress]) -> list[Json]:
     A host name that only the Node knows is kept. Raises `CannotPlan` when the kubelet's
     `--node-ip` (annotation `alpha.kubernetes.io/provided-node-ip`) is not among the offered.
     """
-    if not offered:
+    addresses = [item for item in dict.fromkeys(offered) if len(item.address) <= MAX_ADDRESS]
+    if not addresses:
         return []
-    addresses = list(dict.fromkeys(offered))
     if not any(address.type is AddressType.HOSTNAME for address in addresses):
         addresses += _own_host_names(node)
     if node.provided_node_ip is not None:
         addresses = prefer(addresses, node.provided_node_ip)
-    return [{"type": str(address.type), "address": address.address} for address in addresses]
+    kept = addresses[:MOST_ADDRESSES]
+    return [{"type": str(address.type), "address": address.address} for address in kept]
 
 
 def _own_host_names(node: Node) -> Iterable[NodeAddress]:

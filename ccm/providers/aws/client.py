@@ -367,7 +367,8 @@ def _options(config: AwsConfig, caller: str) -> Config:
 
 def _find_credentials(config: AwsConfig, region: str, caller: str) -> Any:
     """Those of the chain, or of the configured role, which they let us act as."""
-    source = find_in_chain()
+    with time_limit(config.call_timeout):  # a metadata service may answer byte by byte
+        source = find_in_chain()
     if not config.role_arn:
         return source
     # A role's trust policy can check on whose behalf it is assumed.

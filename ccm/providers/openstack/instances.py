@@ -113,18 +113,19 @@ class OpenStackInstances(MachineLookup[Servers, Json]):
         return none_of(listing) if listing.by_id else Unknown("Nova lists no server at all")
 
     async def prove_gone(self, node: Node, listing: Servers) -> Answer:
-        """By a list of all servers of the project, where there are any at all.
+        """By a list of all servers of the project, where there are any at all, and by its ID.
 
         An empty list may be of a wrong project or follow from a policy: then the ID alone counts.
+        A list leaves out what is in a cell that does not answer: then a request by ID fails.
         """
         server_id = ids.server_id_of(node.provider_id)
         servers = listing if listing.is_all else await self._list_all()
         found: Json | Gone | Unknown | None = servers.by_id.get(server_id)
         if not found and (why := join_reasons(servers.incomplete_reasons)):
             return Unknown(why)
-        if not found and servers.by_id:
-            return none_of(servers)
         found = found or listing.single.get(server_id) or await self._get(server_id)
+        if isinstance(found, Gone) and servers.by_id:
+            return none_of(servers)
         if isinstance(found, Gone | Unknown):
             return found
         return await self.instance(node, found, servers)

@@ -1,5 +1,6 @@
 """Who and where the provider is: assumed roles, the metadata service, tags of our own instance."""
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
@@ -16,9 +17,12 @@ from ccm.cloud.testkit.harness import service
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
-from ccm.providers.aws import vpc
+from ccm.providers.aws import client, vpc
+from ccm.providers.aws.config import AwsConfig
 from ccm.providers.aws.provider import AwsCloud, OwnInstance, read_own_instance
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
+from ccm.providers.aws.wire import limit_time
+from tests.providers.aws.emulator import CREDENTIALS
 from tests.providers.aws.world import MARK, Aws, asking, config_text, node, node_of
 from tests.support.deadlines import timeout
 
@@ -96,6 +100,26 @@ def test_a_metadata_service_that_never_ends_an_answer_is_given_up(metadata: dict
     _Handler.drip.set()
     try:
         assert read_own_instance(total_timeout=0.5) == OwnInstance()
+    finally:
+        _Handler.drip.clear()
+
+
+async def test_credentials_of_a_service_that_never_ends_an_answer_are_given_up(
+    metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread that looks for them would wait for ever."""
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    config = AwsConfig(call_timeout=timeout(0.5))
+    limit_time()
+    _Handler.drip.set()
+    try:
+        looking = asyncio.create_task(
+            asyncio.to_thread(client._find_credentials, config, "us-east-1", "test")
+        )
+        await asyncio.wait([looking], timeout=timeout(5.0))
+        assert looking.done()
+        assert looking.result() is None
     finally:
         _Handler.drip.clear()
 

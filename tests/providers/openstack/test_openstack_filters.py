@@ -11,8 +11,8 @@ import pytest
 from ccm.cloud.json_api import Request
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node, service
-from ccm.errors import CloudError
-from ccm.model.cloud import Unknown
+from ccm.errors import CloudError, NotFound
+from ccm.model.cloud import Gone, Unknown
 from ccm.model.objects import Json
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
@@ -177,3 +177,34 @@ async def test_a_list_of_ports_that_lacks_all_makes_no_route_a_blackhole(of_rout
     with pytest.raises(CloudError, match="not trusted"):
         await OpenStackRoutes(there, "router", Cluster("kubernetes", "uid")).list(nodes)
     assert changes == []
+
+
+@pytest.mark.parametrize("answer", ["500", "there"])
+async def test_servers_that_lists_skip_are_not_gone_while_nova_does_not_say_so(answer: str) -> None:
+    """Nova's lists leave out the servers of a cell that does not answer, however many these are."""
+    nodes = [node(f"node-{number}", f"openstack:///{ID.format(number)}") for number in range(12)]
+    other = {"id": ID.format(99), "name": "other", "status": "ACTIVE"}
+    there, _ = api(servers=[other])
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        if answer == "500":
+            raise CloudError("GetServer: 500 Cell is not responding")
+        return {"server": {**other, "id": path.rpartition("/")[2]}}
+
+    cast(Any, there).get = get
+    instances = OpenStackInstances(there, NetworkingSection(), is_regional=False)
+    answers = await instances.describe(nodes)
+    assert {type(answer) for answer in answers.values()} == {Unknown}
+
+
+async def test_servers_that_neither_list_nor_nova_has_are_gone() -> None:
+    nodes = [node(f"node-{number}", f"openstack:///{ID.format(number)}") for number in range(12)]
+    there, _ = api(servers=[{"id": ID.format(99), "name": "other", "status": "ACTIVE"}])
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        raise NotFound("GetServer: 404")
+
+    cast(Any, there).get = get
+    instances = OpenStackInstances(there, NetworkingSection(), is_regional=False)
+    answers = await instances.describe(nodes)
+    assert {type(answer) for answer in answers.values()} == {Gone}
