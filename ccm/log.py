@@ -21,6 +21,8 @@ from ccm.journal import JournalHandler, field_name, is_journal
 from ccm.printable import printable, printable_json
 from ccm.redaction import CUT, bounded_text, redacted, safe_values
 
+log = logging.getLogger(__name__)
+
 LIBRARIES = ("aiohttp", "asyncio", "botocore", "kubernetes", "urllib3")
 """What they warn of (a retry, a pool, a slow callback) is for who looks for it."""
 
@@ -28,6 +30,7 @@ _UNCLEAR = frozenset(' "\n=')  # what makes the end of a value unclear
 VALUE_LIMIT = 4000  # characters of a message or of a text in a field
 NOTHING: tuple[object, ...] = ("", None, [], (), {}, frozenset())  # no field of a text
 READER_PATIENCE = 0.5  # seconds that a full pipe is waited for, once
+IGNORED_INTERVAL = 60.0  # seconds between two records of exceptions that no code can catch
 TRACE_LINES = 40  # at the beginning and at the end of a traceback
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -177,7 +180,25 @@ def set_up(process: str, format_name: str, verbosity: int) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
+    report_ignored_exceptions()
     set_verbosity(verbosity)
+
+
+def report_ignored_exceptions() -> None:
+    """Log what no code can catch once in a while; Python writes each to standard error.
+
+    Any client of the HTTPS port causes one, by a server name of TLS that is not ASCII.
+    """
+    no_record_until = 0.0
+
+    def report(ignored: "sys.UnraisableHookArgs") -> None:
+        nonlocal no_record_until
+        if (now := time.monotonic()) >= no_record_until:
+            no_record_until = now + IGNORED_INTERVAL
+            fields = {"what": repr(ignored.object), "error": repr(ignored.exc_value)}
+            log.warning("exception ignored", extra=fields)
+
+    sys.unraisablehook = report
 
 
 def set_verbosity(verbosity: int) -> None:

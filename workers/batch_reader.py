@@ -10,8 +10,8 @@ from typing import Generic, Protocol, TypeVar
 from ccm.background import start_task
 from ccm.cloud.gate import invoke, with_priority
 from ccm.decide.batching import GatheringBatch, LastBatch, begin, leave, seconds_to_wait
-from ccm.decide.budget import Priority
-from ccm.errors import CloudError, NotLeading, Throttled
+from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
+from ccm.errors import CloudError, NotLeading, RetryAfter, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
 from workers.controller import ControllerContext
 
@@ -70,18 +70,21 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         self._joined_at = 0.0  # by the loop's clock
         self._slots = asyncio.Semaphore(READS_IN_FLIGHT)
         self._reads: set[asyncio.Task[None]] = set()
+        self._allowances = Allowances[tuple[str, ...]](READS, READ_PAUSE, MOST_OBJECTS)
 
     async def read(self, obj: ObjectT) -> AnswerT | Unknown:
         """What the cloud says of `obj`, at most `answer_ttl` old unless `forget` was called.
 
         Call it in the reconcile of the key `obj.name`, which is parked meanwhile. Raises
-        `NotLeading` when this process does not lead.
+        `NotLeading` when this process does not lead, and `RetryAfter` for one object too often.
         """
         name, identity = obj.name, obj.cloud_identity
         if kept := self._answers.get(name):
             at, its, answer = kept
             if its == identity and time.monotonic() - at < self._timings.answer_ttl:
                 return answer
+        if pause := self._allowances.take((name, *identity), time.monotonic()):
+            raise RetryAfter("it changes again and again: the cloud is asked later", pause)
         with self._queue.parking(name):
             async with self._executor.waiting(name):
                 answer = await self._join(name, obj)

@@ -7,11 +7,12 @@ and of several Nodes with one machine only the one that fits what the cloud says
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ccm.cloud.gate import call
 from ccm.cloud.interface import MarksMachines
-from ccm.decide.budget import Priority
+from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
 from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError, NotLeading
 from ccm.model.cloud import Instance
@@ -54,6 +55,7 @@ class NodeMachines:
         self._verdicts: dict[str, str] = {}  # why not, by name; empty where nothing speaks against
         self._waiting = set[str]()  # names of Nodes that were not asked about
         self._contested = set[str]()
+        self._asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
         self._error: CloudError | None = None
 
@@ -73,8 +75,9 @@ class NodeMachines:
                     self._wake.set()
         others = self._holders.update(name, node)
         if self._holders.is_contested(name):
-            self._contested.add(name)
-            self._wake.set()
+            self._contested.add(name)  # asked about after `RECHECK` at the latest
+            if not self._asks.take(name, time.monotonic()):
+                self._wake.set()
         return others
 
     def why_not(self, name: str) -> str:

@@ -202,9 +202,16 @@ class MachineHolders:
         self._rightful: dict[str, str] = {}  # by machine, the Node that the cloud says is on it
 
     def update(self, name: str, node: Node | None) -> set[str]:
-        """Take in a Node, or that there is none; the other Nodes of its machines, old and new."""
+        """Take in a Node, or that there is none; the other Nodes of its machines, old and new.
+
+        Of one whose machine, age and UUID are what they were, the others are not concerned.
+        """
         before = self._machines.pop(name, "")
         machine = self._machine(node.provider_id) if node and node.provider_id else ""
+        claim = (*node.age_order, node.system_uuid) if node else None
+        if before and machine == before and self._nodes[before][name] == claim:
+            self._machines[name] = machine
+            return set()
         if before:
             *age, system_uuid = self._nodes[before].pop(name)
             if node is None or tuple(age) != node.age_order:

@@ -81,7 +81,11 @@ class ControlServer:
 
 
 def _peer_uid(writer: asyncio.StreamWriter) -> int:
-    peer = writer.get_extra_info("socket")
+    return _uid_of(writer.get_extra_info("socket"))
+
+
+def _uid_of(peer: socket.socket) -> int:
+    """The user of the process at the other end."""
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     uid: int = struct.unpack("3i", credentials)[1]
     return uid
@@ -93,6 +97,8 @@ def ask(path: Path, request: Json, timeout: float = 10.0) -> Json:
         connection.settimeout(timeout)
         try:
             connection.connect(str(path))
+            if os.geteuid() not in (0, uid := _uid_of(connection)):
+                raise NotRunning(f"{path} is of user {uid}: no supervisor of this user answers")
             connection.sendall(orjson.dumps(request) + b"\n")
             with connection.makefile("rb") as lines:
                 answer = orjson.loads(lines.readline())

@@ -59,22 +59,31 @@ class Cluster:
     def leader(self) -> str:
         """The name of the leader's Pod; ends the command without one."""
         holder, pods = self.holder(), self.pods()
-        found = [name_of(pod) for pod in pods if is_held_by(pod, holder)]
+        found = [pod for pod in pods if any(_likeness(pod, holder))]
         if not found:
             where = f"Lease {self.lease} is held by {holder!r}" if holder else "no replica leads"
             fail([f"{where}, and none of {len(pods)} Pods with {self.selector} is that replica"])
-        return found[0]
+        return name_of(max(found, key=lambda pod: _likeness(pod, holder)))
 
 
 def name_of(pod: Json) -> str:
     return text(mapping(pod.get("metadata")).get("name"))
 
 
-def is_held_by(pod: Json, holder: str) -> bool:
-    """An identity is a host name and a random part; in the host's network, that of the node."""
+def _likeness(pod: Json, holder: str) -> tuple[bool, ...]:
+    """In what the Pod is like the holder of a Lease, the surest first.
+
+    An identity is a host name and a random part; in the host's network, that of the node. Any
+    kubelet can run a Pod of any name, but on its own Node only.
+    """
     host = holder.rpartition("_")[0]
-    names = (name_of(pod), text(mapping(pod.get("spec")).get("nodeName")))
-    return bool(host) and host.partition(".")[0] in {name.partition(".")[0] for name in names}
+    names = (text(mapping(pod.get("spec")).get("nodeName")), name_of(pod))
+    likeness = ((name == host, _first_label(name) == _first_label(host)) for name in names)
+    return tuple(bool(host) and is_like for each in likeness for is_like in each)
+
+
+def _first_label(name: str) -> str:
+    return name.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,13 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 @pytest.mark.parametrize(
     ("page", "count"),
-    [("writers", 6), ("attacks", 2), ("attacks-services", 3), ("attacks-clouds", 2)],
+    [
+        ("writers", 6),
+        ("attacks", 2),
+        ("attacks-services", 3),
+        ("attacks-clouds", 2),
+        ("attacks-port", 1),
+    ],
 )
 def test_every_test_that_the_page_names_is_there(page: str, count: int) -> None:
     _, *sections = (DOCS / f"{page}.md").read_text().split("\n## ")

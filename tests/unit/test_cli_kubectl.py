@@ -83,6 +83,18 @@ def test_a_command_is_for_the_leader(words: tuple[str, ...], kubectl: Path) -> N
     assert (last, done.exit_code) == (f"--namespace=kube-system --context=blue {call}", 3)
 
 
+@pytest.mark.parametrize("node", ["worker-1", "cp-2.elsewhere"])
+@pytest.mark.parametrize("name", ["cp-2", "cp-2.example"])
+def test_a_pod_that_any_kubelet_can_run_is_not_the_leader(
+    name: str, node: str, kubectl: Path
+) -> None:
+    """It would get the commands, and answer what it likes."""
+    pods = [pod(name, node), pod("ccm-b", "cp-1"), pod("ccm-a", "cp-2.example")]
+    (kubectl / "pods").write_text(json.dumps({"items": pods}))
+    typed("deletions", "freeze")
+    assert " exec ccm-a " in (kubectl / "calls").read_text().splitlines()[-1]
+
+
 def request(name: str, address: str, **status: object) -> object:
     """What a kubelet asks the API server for; its key is not looked at."""
     key = ec.generate_private_key(ec.SECP256R1())

@@ -113,6 +113,18 @@ def test_without_a_supervisor_there_is_a_clear_error(short_dir: Path) -> None:
         ask(short_dir / "control.sock", {})
 
 
+async def test_the_socket_of_another_user_is_no_supervisor(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without XDG_RUNTIME_DIR it is below /tmp, where anybody may be first."""
+    monkeypatch.setattr(control, "_uid_of", lambda peer: 12345)
+    monkeypatch.setattr("ccm.bus.control.os.geteuid", lambda: 1000)
+    with pytest.raises(NotRunning, match="of user 12345"):
+        await asked(path, {})
+    monkeypatch.setattr(control, "_uid_of", lambda peer: 1000)
+    assert await asked(path, {}) == {"heard": {}}
+
+
 def test_the_socket_of_a_dead_supervisor_is_not_a_supervisor(short_dir: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(short_dir / "control.sock"))

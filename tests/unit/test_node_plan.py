@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from ccm.model.cloud import AddressType, Instance, NodeAddress
-from ccm.model.objects import Json
+from ccm.model.cloud import AddressType, Instance, NodeAddress, PowerState
+from ccm.model.objects import MOST_ENTRIES, Json
 from tests.support.nodes import (
     OTHER_TAINT,
     PROVIDER_IDS,
@@ -36,6 +36,7 @@ from workers.node.plan import (
     missing_labels,
     patch_for,
     plan,
+    plan_power,
     plan_update,
     written,
 )
@@ -81,6 +82,16 @@ def test_the_cloud_is_asked_about_a_node(
 )
 def test_a_write_is_logged(action: Action, message: str) -> None:
     assert message_for(action) == message
+
+
+def test_taints_of_which_some_were_cut_off_are_not_written() -> None:
+    """A kubelet may register with thousands, and a person adds one that keeps work off the Node."""
+    first = (with_taint({"key": f"{number}"}) for number in range(MOST_ENTRIES - 1))
+    many, stopped = node(tainted, *first), machine(power=PowerState.STOPPED)
+    with pytest.raises(CannotPlan, match="too many taints"):
+        list(plan(many, machine("fake://1")))
+    assert list(plan_power(many, stopped)) == []
+    assert list(plan_power(node(), stopped)) == [SetTaints([SHUTDOWN])]
 
 
 def test_what_cannot_be_a_label_is_shown_and_left_out() -> None:

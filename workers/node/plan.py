@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from ccm.model.cloud import AddressType, Answer, Instance, NodeAddress, PowerState
 from ccm.model.objects import (
+    MOST_ENTRIES,
     SHUTDOWN_TAINT,
     UNINITIALIZED_TAINT,
     Json,
@@ -88,6 +89,8 @@ def plan(node: Node, instance: Instance) -> Iterator[Action]:
     """
     if not node.is_uninitialized:
         return
+    if not _has_all_taints(node):
+        raise CannotPlan(f"node {node.name} has too many taints: those that we write would be less")
     if not (node.provider_id or instance.provider_id):
         raise CannotPlan(f"cloud provider does not set node provider ID for node {node.name}")
     yield from _plan_addresses(node, instance)
@@ -140,6 +143,8 @@ def plan_power(node: Node, answer: Answer | None) -> Iterator[SetTaints]:
     A Ready node never carries it, whatever the cloud says; without a positive answer about a node
     that is not Ready, nothing changes. (Upstream removes the taint only once the node is Ready.)
     """
+    if not _has_all_taints(node):
+        return
     others = [taint for taint in node.taints if not _is_shutdown(taint)]
     has_taint = len(others) < len(node.taints)
     if node.is_ready:
@@ -152,6 +157,11 @@ def plan_power(node: Node, answer: Answer | None) -> Iterator[SetTaints]:
         yield SetTaints([*others, SHUTDOWN])
     elif has_taint and not is_off:
         yield SetTaints(others)
+
+
+def _has_all_taints(node: Node) -> bool:
+    """Whether none was cut off: all of them are written, and a kubelet may begin with thousands."""
+    return len(node.taints) < MOST_ENTRIES
 
 
 def _is_shutdown(taint: Json) -> bool:

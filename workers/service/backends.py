@@ -16,7 +16,8 @@ from workers.timings import Timings
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 CHANGES, CHANGE_PAUSE = 5, 60.0
-"""So many changes of a Node by its kubelet count at once, then one in so many seconds."""
+"""So many changes of a Node, which its kubelet may cause, count at once; then one in so many
+seconds."""
 MOST_NODES = 100_000  # whose changes are remembered
 MOST_LABELS = 50  # of Nodes that one Service chooses by
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
@@ -51,11 +52,23 @@ def may_be_backend(node: Node, provider_ids: re.Pattern[str]) -> bool:
 
 def _may_become_backend(node: Node, provider_ids: re.Pattern[str]) -> bool:
     """Whether it is a backend once its provider ID is known."""
-    is_leaving = node.is_being_deleted or any(
+    is_excluded = node.labels.get(EXCLUDE_LABEL, "false") not in FALSE_VALUES
+    return not (_is_leaving(node) or is_excluded or node.is_foreign(provider_ids))
+
+
+def _is_leaving(node: Node) -> bool:
+    return node.is_being_deleted or any(
         taint.get("key") == TO_BE_DELETED_TAINT for taint in node.taints
     )
-    is_excluded = node.labels.get(EXCLUDE_LABEL, "false") not in FALSE_VALUES
-    return not (is_leaving or is_excluded or node.is_foreign(provider_ids))
+
+
+def _may_be_by_kubelet(
+    before: BackendIdentity | None, after: BackendIdentity | None, node: Node
+) -> bool:
+    """Whether the Node may have become `after` by what its kubelet writes."""
+    if before and after:
+        return before[:2] == after[:2]
+    return not _is_leaving(node)
 
 
 class BackendSet:
@@ -78,6 +91,7 @@ class BackendSet:
         self._provider_ids, self._why_not, self._timings = provider_ids, why_not, timings
         self._read = read
         self._identities: dict[str, BackendIdentity] = {}  # by name
+        self._last: dict[str, BackendIdentity | None] = {}  # the same, also of those left out
         self._nodes: dict[str, Node] = {}  # those that were read
         self._initializing: dict[str, float] = {}  # by name, since when
         self._chosen_by: dict[str, frozenset[str]] = {}  # keys of labels, by Service
@@ -90,35 +104,43 @@ class BackendSet:
 
     def update(self, name: str, node: Node | None) -> None:
         """Take in a Node that was added or changed, or deleted when it is None."""
+        before = self._identities.get(name), name in self._initializing
         self._nodes.pop(name, None)
-        may_become_one = node is not None and _may_become_backend(node, self._provider_ids)
-        if node and may_be_backend(node, self._provider_ids):
-            self._identities[name] = self._next_identity(node)
+        if identity := self._next_identity(name, node):
+            self._identities[name] = identity
         else:
             self._identities.pop(name, None)
+        may_become_one = node is not None and _may_become_backend(node, self._provider_ids)
         if node and may_become_one and node.is_uninitialized:
             self._initializing.setdefault(name, time.monotonic())
         else:
             self._initializing.pop(name, None)
+        if before != (identity, name in self._initializing):
+            self.invalidate()
+
+    def invalidate(self) -> None:
+        """The backends are others than before, or what speaks against some of them is."""
         self._backends = None
         self.is_debounced = False
         self._changed.set()
 
-    def _next_identity(self, node: Node) -> BackendIdentity:
-        """The Node's own; for a while the one before where its kubelet changes it again and again.
+    def _next_identity(self, name: str, node: Node | None) -> BackendIdentity | None:
+        """The Node's own, None for no backend; for a while the one before where it often changes.
 
-        A kubelet writes its addresses and labels, and each change is a call for every Service.
+        A kubelet writes its addresses and labels, also the one that keeps it from being a backend,
+        and each change is a call for every Service.
         """
-        name, after = node.name, self._identity(node)
-        before = self._identities.get(name, after)
-        is_by_kubelet = (*before[:2], before[4]) == (*after[:2], after[4])
-        if before == after or not is_by_kubelet:
-            return after
-        if pause := self._changes.take(name, time.monotonic()):
-            if name not in self._paused:
-                self._paused[name] = call_later(pause, self._on_pause_end, name)
-            return before
-        return after
+        if node is None:
+            self._last.pop(name, None)
+            return None
+        after = self._identity(node) if may_be_backend(node, self._provider_ids) else None
+        before = self._last.get(name, after)
+        is_by_kubelet = before != after and _may_be_by_kubelet(before, after, node)
+        pause = self._changes.take(name, time.monotonic()) if is_by_kubelet else 0.0
+        if pause and name not in self._paused:
+            self._paused[name] = call_later(pause, self._on_pause_end, name)
+        self._last[name] = before if pause else after
+        return self._last[name]
 
     def _on_pause_end(self, name: str) -> None:
         self._paused.pop(name, None)
@@ -142,7 +164,7 @@ class BackendSet:
                 del self._labels[label]
         for node in self._read_all(tuple(self._identities)) if new else ():
             if not new.isdisjoint(node.labels):
-                self._identities[node.name] = self._identity(node)
+                self._last[node.name] = self._identities[node.name] = self._identity(node)
                 self._backends = None
 
     def __len__(self) -> int:

@@ -149,8 +149,10 @@ class ServiceController:
             is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
             return () if is_known else (key,)
         node = self._context.store.view(Node, key)
-        self._machines.update(key, node)
+        others = self._machines.update(key, node)
         self._backends.update(key, node)
+        if others:
+            self._backends.invalidate()
         return ()
 
     async def run(self) -> None:
@@ -176,6 +178,7 @@ class ServiceController:
     def _on_verdict(self, names: Collection[str]) -> None:
         for name in names:
             self._backends.update(name, self._context.store.view(Node, name))
+            self._backends.invalidate()
 
     def on_message(self, message: Message) -> None:
         return

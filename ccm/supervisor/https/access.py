@@ -34,6 +34,7 @@ PRIVILEGED_GROUP = "system:masters"
 OTHER_PATH = "other"  # the label of requests without a route
 WARNING_INTERVAL = 60.0  # seconds: anybody can make us ask the API server
 ANONYMOUS_REVIEWS, ANONYMOUS_WINDOW = 20, 10.0  # so many in so many seconds, whatever the paths
+REVIEWS_OF_A_USER, WINDOW_OF_A_USER = 100, 10.0  # the same for each who has valid credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Authorizer:
         self._settings, self._reviewer, self._counters = settings, reviewer, counters
         self._decisions: ReviewCache[AccessDecision] = ReviewCache(self._ttl)
         self._anonymous = ReviewBudget(ANONYMOUS_REVIEWS, ANONYMOUS_WINDOW)
+        self._named = ReviewBudget(REVIEWS_OF_A_USER, WINDOW_OF_A_USER)
 
     def is_always_allowed(self, path: str) -> bool:
         """Whether the path needs neither authentication nor authorization."""
@@ -59,12 +61,18 @@ class Authorizer:
             for allowed in self._settings.authorization_always_allow_paths
         )
 
-    async def authorize(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
-        """Raises `ReviewFailed` when the API server does not decide, or `TooManyReviews`."""
+    async def authorize(
+        self, user: UserInfo, verb: str, path: str, is_served: bool
+    ) -> AccessDecision:
+        """Raises `ReviewFailed` when the API server does not decide, or `TooManyReviews`.
+
+        `is_served`: there is something at this path. Others are spent in any case, as everyone
+        may have a permission for all below `/api`.
+        """
         if PRIVILEGED_GROUP in user.groups:
             return AccessDecision(True)
         key = (user, verb, path)
-        return await self._decisions.get(key, lambda: self._review(user, verb, path))
+        return await self._decisions.get(key, lambda: self._review(*key, is_served))
 
     async def close(self) -> None:
         """Cancel the reviews in flight."""
@@ -75,10 +83,12 @@ class Authorizer:
             return self._settings.authorization_webhook_cache_authorized_ttl
         return self._settings.authorization_webhook_cache_unauthorized_ttl
 
-    async def _review(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
-        if user == ANONYMOUS:
-            self._anonymous.spend(user.name)
-        result = "failed"
+    async def _review(
+        self, user: UserInfo, verb: str, path: str, is_served: bool
+    ) -> AccessDecision:
+        budget = self._anonymous if user == ANONYMOUS else self._named
+        budget.spend(user.name, (user, verb, path))
+        result, is_good = "failed", None
         spec: Json = {
             "user": user.name,
             "uid": user.uid,
@@ -89,9 +99,10 @@ class Authorizer:
         try:
             status = await self._reviewer.create("SubjectAccessReview", spec)
             is_allowed = status.get("allowed") is True and status.get("denied") is not True
-            result = "yes" if is_allowed else "no"
+            result, is_good = "yes" if is_allowed else "no", is_allowed and is_served
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "access", result)
+            budget.on_result(user.name, (user, verb, path), is_good)
         return AccessDecision(is_allowed, text(status.get("reason")))
 
 
@@ -131,11 +142,12 @@ class AccessMiddleware:
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         path, verb = request.path, request.method.lower()
+        is_served = request.match_info.http_exception is None
         if self._authorizer.is_always_allowed(path):
             return None
         try:
             user = await self._authenticator.authenticate(request)
-            decision = await self._authorizer.authorize(user, verb, path)
+            decision = await self._authorizer.authorize(user, verb, path, is_served)
         except Unauthenticated:
             return _status(401, "Unauthorized", "Unauthorized")
         except TooManyReviews:
@@ -145,7 +157,8 @@ class AccessMiddleware:
             why = "the API server did not authenticate or authorize the request: see the log"
             return _status(500, "InternalError", why)
         if decision.is_allowed:
-            if request.transport:
+            # Others are permitted what everyone is, such as /version.
+            if request.transport and is_served and user != ANONYMOUS:
                 self._permitted.add(request.transport)
             return None
         why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'

@@ -96,10 +96,10 @@ class Authenticator:
     async def _by_token(self, token: str, address: str) -> UserInfo | None:
         # The token itself is a secret, which is not kept.
         key = sha256(token.encode()).digest()
-        return await self._tokens.get(key, lambda: self._review(token, address))
+        return await self._tokens.get(key, lambda: self._review(token, key, address))
 
-    async def _review(self, token: str, address: str) -> UserInfo | None:
-        self._invalid.spend(address)
+    async def _review(self, token: str, key: bytes, address: str) -> UserInfo | None:
+        self._invalid.spend(address, key)
         user, result = None, "failed"
         try:
             status = await self._reviewer.create("TokenReview", {"token": token})
@@ -108,8 +108,7 @@ class Authenticator:
             result = "yes" if user else "no"
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "token", result)
-            if result != "no":
-                self._invalid.refund(address)
+            self._invalid.on_result(address, key, {"yes": True, "no": False}.get(result))
         return user
 
 

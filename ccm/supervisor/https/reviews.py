@@ -23,7 +23,7 @@ RESOURCES = {
 }
 
 
-MAX_ADDRESSES = 1024  # of which a budget keeps what they spent
+MAX_SENDERS = 1024  # of which a budget keeps what they spent
 
 
 class ReviewFailed(Exception):
@@ -35,17 +35,23 @@ class TooManyReviews(Exception):
 
 
 class ReviewBudget:
-    """How many reviews unknown senders cost the API server: so many a window each."""
+    """How many reviews unknown senders cost the API server: so many a window each.
+
+    Those of what was good at its last review cost nothing, however much its sender spent.
+    """
 
     def __init__(self, most: int, window: float) -> None:
         self._most, self._window = most, window
         self._spent: OrderedDict[str, tuple[int, float]] = OrderedDict()  # and until when
+        self._good: OrderedDict[Hashable, None] = OrderedDict()
 
-    def spend(self, who: str) -> None:
-        """Count one review; raises `TooManyReviews` when all of this window's are spent.
+    def spend(self, who: str, what: Hashable) -> None:
+        """Count a review; raises `TooManyReviews` when all of this window's are spent.
 
         Of too many senders those are forgotten that came first.
         """
+        if what in self._good:
+            return
         now = time.monotonic()
         spent, until = self._spent.get(who, (0, 0.0))
         if now >= until:
@@ -53,14 +59,21 @@ class ReviewBudget:
         if spent >= self._most:
             raise TooManyReviews
         self._spent[who] = (spent + 1, until)
-        if len(self._spent) > MAX_ADDRESSES:
+        if len(self._spent) > MAX_SENDERS:
             self._spent.popitem(last=False)
 
-    def refund(self, who: str) -> None:
-        """The sender is known."""
-        if who in self._spent:
+    def on_result(self, who: str, what: Hashable, is_good: bool | None) -> None:
+        """What came of it: only what is not good stays spent; None for a failed review."""
+        if is_good is False:
+            self._good.pop(what, None)
+        elif what not in self._good and who in self._spent:
             spent, until = self._spent[who]
-            self._spent[who] = (spent - 1, until)
+            self._spent[who] = (max(spent - 1, 0), until)
+        if is_good:
+            self._good[what] = None
+            self._good.move_to_end(what)
+            if len(self._good) > MAX_CACHED_REVIEWS:
+                self._good.popitem(last=False)
 
 
 class Reviewer:

@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import EMPTY_PAYLOAD
 
 from ccm.background import call_until_done, start_task
 from ccm.counters import Counters
@@ -40,6 +41,7 @@ ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descripto
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
 MAX_REVIEWS_IN_FLIGHT = 8  # of each kind
+MAX_UNHANDLED = 64 << 10  # bytes of requests that a client may send before they are handled
 
 
 PURPOSES = ("authentication", "authorization")
@@ -132,11 +134,12 @@ class HttpsServer:
             auto_decompress=False,  # bodies are skipped, and a small one may be huge inside
         )
         await runner.setup()
-        assert runner.server
+        server = runner.server
+        assert server
         listener = TlsListener(
             listening,
             tls.context,
-            runner.server,
+            lambda: BoundedClient(server()),
             self._timings.handshake_timeout,
             self._permitted,
         )
@@ -161,6 +164,9 @@ class HttpsServer:
     def _app(self, access: AccessMiddleware) -> web.Application:
         @web.middleware
         async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+            client = request.transport.get_protocol() if request.transport else None
+            if isinstance(client, BoundedClient):
+                client.on_request(request)
             return await access.handle(request, handler)
 
         app = web.Application(middlewares=[middleware])
@@ -209,17 +215,61 @@ def to_close(held: Mapping[T, str], limit: int, known: Container[object] = ()) -
     """The connection that makes room for one more; None while there is room.
 
     `held` has the clients' addresses, the oldest connection first. It is the oldest one of the
-    address that holds most of them, first among those that are not `known`, last among this host's
-    own: no client loses a connection to unknown ones.
+    address that holds most of them, first among those that are not `known`. This host's own come
+    last, as long as they are no more than half of all: it may have more users than its kubelet.
     """
     if len(held) < limit:
         return None
+    local = {item: address for item, address in held.items() if address == LOCAL}
     remote = {item: address for item, address in held.items() if address != LOCAL}
-    unknown = {item: address for item, address in remote.items() if item not in known}
-    among = unknown or remote or held
+    among = local if 2 * len(local) > limit else remote or held
+    among = {item: address for item, address in among.items() if item not in known} or among
     counts = Counter(among.values())
     most = max(counts, key=lambda address: counts[address])
     return next(item for item, address in among.items() if address == most)
+
+
+class BoundedClient(asyncio.Protocol):
+    """Between TLS and aiohttp: ends a client that sends too much before its requests are handled.
+
+    aiohttp keeps 32 requests of a connection, each with a head of a megabyte, complete or not.
+    """
+
+    def __init__(self, http: asyncio.Protocol) -> None:
+        self._http = http
+        self._transport: asyncio.Transport | None = None
+        self._size, self._body = 0, EMPTY_PAYLOAD  # bytes of heads; body of the last request
+
+    def on_request(self, request: web.BaseRequest) -> None:
+        """This one is handled now. A body is discarded as it comes, so it does not count."""
+        head = len(f"{request.method} {request.raw_path} HTTP/1.1\r\n\r\n")
+        head += sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
+        self._size, self._body = max(self._size - head, 0), request.content
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._http.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._body.is_eof():
+            self._size += len(data)
+        if self._size > MAX_UNHANDLED and self._transport:
+            self._transport.abort()
+        else:
+            self._http.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._http.eof_received()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._http.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._http.resume_writing()
 
 
 class TlsListener:

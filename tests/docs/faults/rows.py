@@ -19,6 +19,7 @@ GROUPS = {
     "services": "A Service is refused, or gets less than it asks for",
     "routes": "A Node has no route, or its Pods have no traffic",
     "others": "Someone writes or sends what no one should",
+    "port": "Someone sends to the HTTPS port, or listens, as no one should",
 }
 """What an operator sees, in the order of the pages."""
 OF_CLUSTER = ("api-server", "replicas", "workers", "host")

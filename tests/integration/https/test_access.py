@@ -72,6 +72,56 @@ async def test_made_up_tokens_of_one_address_do_not_cost_one_review_each(
     assert (await server.get("/page", token="new", source="127.0.0.2")).status == 200
 
 
+async def test_made_up_tokens_keep_no_valid_one_of_their_address_out(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scraper behind the same address comes less often than results are cached."""
+    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
+    reviews.add_token("good", "alice", "dev")
+    reviews.allow("dev", "/page")
+    async with serving(reviews, authentication_token_webhook_cache_ttl=0.0) as server:
+        assert (await server.get("/page", token="good")).status == 200
+        for number in range(30):
+            made_up = (await server.get("/page", token=f"made-up-{number}")).status
+        assert made_up == 429
+        assert (await server.get("/page", token="good")).status == 200
+        reviews.tokens.clear()
+        assert (await server.get("/page", token="good")).status == 401
+        assert (await server.get("/page", token="good")).status == 429
+
+
+async def test_what_nobody_is_permitted_keeps_no_permitted_request_out(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccm.supervisor.https.access.ANONYMOUS_WINDOW", 3600.0)
+    reviews.allow("system:unauthenticated", "/page")
+    async with serving(reviews, authorization_webhook_cache_authorized_ttl=0.0) as server:
+        assert (await server.get("/page")).status == 200
+        for number in range(30):
+            other = (await server.get(f"/page/{number}")).status
+        assert other == 429
+        assert (await server.get("/page")).status == 200
+
+
+async def test_a_valid_token_does_not_cost_one_review_a_path(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each Pod has one, and each user may read what is below /api."""
+    monkeypatch.setattr("ccm.supervisor.https.access.WINDOW_OF_A_USER", 3600.0)
+    reviews.add_token("good", "alice", "dev")
+    reviews.add_token("other", "bob", "dev")
+    reviews.allow("dev", "/page")
+    for number in range(100):
+        reviews.allow("dev", f"/api/{number}")
+    async with serving(reviews) as server:
+        assert (await server.get("/page", token="good")).status == 200
+        paths = (f"/api/{number}" for number in range(200))
+        codes = Counter([(await server.get(path, token="good")).status for path in paths])
+        assert codes == {404: 100, 429: 100}
+        assert (await server.get("/page", token="good")).status == 200
+        assert (await server.get("/page", token="other")).status == 200
+
+
 async def test_access_is_reviewed_for_the_user_of_the_token(
     server: LocalServer,
     reviews: ReviewApi,

@@ -128,12 +128,22 @@ def test_who_had_a_permitted_request_goes_after_unknown_ones() -> None:
     assert to_close({1: "a", 2: "b", 3: "b"}, 3, known={1, 2, 3}) == 2
 
 
+def test_other_users_of_this_host_close_no_client_of_others() -> None:
+    held = {1: "scraper", 2: LOCAL, 3: LOCAL, 4: LOCAL, 5: "b"}
+    assert to_close(held, 5, known={1, 5}) == 2
+    assert to_close(held, 5, known={1, 2, 5}) == 3
+    assert to_close(held, 5, known={1, 2, 3, 4, 5}) == 2
+
+
+@pytest.mark.parametrize("words", [b"", b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"])
 async def test_clients_of_many_addresses_close_no_client_that_was_permitted(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, words: bytes
 ) -> None:
+    """Everybody has a permission for /version, as that of an API server is public."""
     monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 10)
     reviews.add_token("good", "alice", "dev")
     reviews.allow("dev", "/page")
+    reviews.allow("system:unauthenticated", "/version")
     asked = b"GET /page HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n"
     async with serving(reviews) as server:
         with ExitStack() as held:
@@ -142,7 +152,10 @@ async def test_clients_of_many_addresses_close_no_client_that_was_permitted(
             writer.write(asked)
             assert b" 200 " in await reader.readline()
             for number in range(30):
-                held.callback((await greeted(server, f"127.0.3.{number + 1}"))[1].close)
+                stranger = await greeted(server, f"127.0.3.{number + 1}")
+                held.callback(stranger[1].close)
+                stranger[1].write(words)
+                assert not words or b" 404 " in await stranger[0].readline()
             await until(lambda: site_connections(server) <= 10)
             writer.write(asked)
             await reader.readuntil(b"HTTP/1.1 200 ")
@@ -179,6 +192,51 @@ async def test_a_client_that_pipelines_takes_no_memory(reviews: ReviewApi, hangs
         assert sent < 16 << 20
         assert resident_bytes() - before < 32 << 20
         assert (await server.get("/healthz")).status == 200
+
+
+HEADERS = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 8000) for number in range(120))
+HEAD = b"GET /page HTTP/1.1\r\nHost: x\r\n"
+
+
+def is_ended(server: LocalServer, sent: bytes) -> bool:
+    """Whether the server ends a connection on which this comes."""
+    with trusting_anybody().wrap_socket(connected(server)) as rude:
+        rude.settimeout(1.0)
+        try:
+            for at in range(0, len(sent), 1 << 16):
+                rude.sendall(sent[at : at + (1 << 16)])
+            return rude.recv(1) == b""
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(HEAD + HEADERS, id="a head that does not end"),
+        pytest.param(HEAD + b"\r\n" + (HEAD + HEADERS + b"\r\n") * 8, id="behind another one"),
+    ],
+)
+async def test_what_is_not_handled_yet_takes_no_memory(reviews: ReviewApi, sent: bytes) -> None:
+    """On 200 connections, also of one address, it would be more than a Pod of ours may have."""
+    reviews.hangs = asyncio.Event()
+    async with serving(reviews) as server:
+        assert await asyncio.to_thread(is_ended, server, sent)
+        assert (await server.get("/healthz")).status == 200
+
+
+async def test_a_client_may_send_what_it_likes_as_long_as_it_is_handled(
+    server: LocalServer, reviews: ReviewApi
+) -> None:
+    asked = HEAD + HEADERS[: 40 << 10].rpartition(b"X-")[0] + b"\r\n"
+    reader, writer = await greeted(server)
+    for _ in range(10):
+        writer.write(asked)
+        assert b" 403 " in await reader.readline()
+        await reader.readuntil(b'"code":403}')
+    writer.close()
 
 
 @pytest.mark.timings(handshake_timeout=0.05)
@@ -273,9 +331,9 @@ async def test_a_body_is_never_unpacked(
             reader, writer = await greeted(server)
             began = time.process_time()
             writer.write(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Encoding: " + encoding)
-            writer.write(b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"\r\nContent-Length: %d\r\n\r\n" % len(body))
             assert b" 405 " in await reader.readline()
+            writer.write(body + b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             async with within():
                 await reader.readuntil(b" 200 OK")
             assert time.process_time() - began < 1.0

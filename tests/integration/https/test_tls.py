@@ -1,11 +1,13 @@
 """Certificates, versions and cipher suites in the handshake, and faults in the configuration."""
 
+import asyncio
 import os
 import ssl
 import stat
+import sys
 import warnings
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from ccm.errors import CannotListen, ConfigurationFault
+from ccm.log import report_ignored_exceptions
 from ccm.settings import CertKey, Settings
 from ccm.supervisor.https.tls import OPENSSL_SUITES
 from ccm.supervisor.listening import listen
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, serving
+from tests.support.deadlines import within
 from tests.support.pki import Authority, trusting_anybody
 from tests.support.waiting import until
 
@@ -259,3 +263,30 @@ async def test_a_generated_key_is_never_in_a_file(
         await server.certificate()
     assert list(tmp_path.iterdir()) == []
     await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+
+def hello(name: bytes) -> bytes:
+    """The first words of a client that asks for a server of this name."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting_anybody().wrap_bio(incoming, outgoing, server_hostname="x" * len(name))
+    with suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read().replace(b"x" * len(name), name)
+
+
+async def test_a_server_name_that_is_no_text_is_logged_once(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Python's ssl writes a traceback for each, which any client may cause without end."""
+    before = sys.unraisablehook
+    monkeypatch.setattr(sys, "unraisablehook", before)
+    report_ignored_exceptions()
+    assert sys.unraisablehook is not before
+    for _ in range(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(hello(b"\xff" * 9))
+        async with within():
+            await reader.read()
+        writer.close()
+    assert (await server.get("/healthz")).status == 200
+    assert caplog.text.count("exception ignored") == 1

@@ -1,16 +1,27 @@
 """Two Nodes that name one machine: the older one keeps everything, the newer one gets an Event."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ccm.controllers import NODE
+from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError
-from ccm.model.cloud import Instance
+from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
-from tests.support.nodes import Tweak, changed, created, machine, node, tainted, with_provider_id
+from tests.support.nodes import (
+    Tweak,
+    changed,
+    created,
+    labelled,
+    machine,
+    node,
+    tainted,
+    with_provider_id,
+)
 from workers.store import FORMER_NODE_COUNTS, MachineHolders
 
 from .world import World, world
@@ -183,3 +194,26 @@ async def test_a_stale_read_pins_no_node_to_the_machine_of_an_earlier_one(
             assert await sync(w, w.KEY) == "initialized"
         await asyncio.sleep(FORMER_NODE_COUNTS)
         assert await sync(w, w.KEY) == "initialized"
+
+
+@pytest.mark.parametrize(
+    ("tweaks", "answer"),
+    [
+        pytest.param((with_provider_id("fake://1"), NEW), MACHINE, id="of-another"),
+        pytest.param((with_provider_id("fake://made-up"), tainted), Gone("no such"), id="of-none"),
+        pytest.param((tainted,), Unknown("not yet"), id="not-known"),
+    ],
+)
+async def test_a_kubelet_that_changes_its_node_for_ever_costs_few_reads(
+    tweaks: tuple[Tweak, ...], answer: Answer
+) -> None:
+    """They go before all else that the cloud is asked."""
+    async with world(NODE) as w:
+        w.put(node(with_provider_id("fake://1"), OLD, name="victim"), answer=MACHINE)
+        for turn in range(600):
+            change = labelled({"turn": str(turn)})
+            w.put(node(*tweaks, change, name="0-hostile"), answer=answer)
+            with suppress(CloudError):
+                await sync(w, "0-hostile")
+            await asyncio.sleep(0.1)
+        assert len(w.machines.reads) <= READS + 60 / READ_PAUSE + 1

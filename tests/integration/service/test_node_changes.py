@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from ccm.bus.frames import Objects, Resync
+from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.cloud import Instance
 from ccm.model.objects import SHUTDOWN_TAINT
@@ -145,6 +146,48 @@ async def test_a_kubelet_that_changes_its_address_for_ever_costs_few_updates() -
         (last,) = (it for it in w.controller._backends.current().nodes if it.name == "n1")
         assert last.addresses[0]["address"] == address
         assert len(updates(w)) <= CHANGES + 3
+
+
+async def test_a_kubelet_that_leaves_the_backends_and_comes_back_for_ever_costs_few_updates() -> (
+    None
+):
+    """It may write the label that excludes its Node."""
+    async with running_with(N1, N2, service()) as w:
+        await w.rest()
+        for turn in range(600):
+            w.cluster.put(node("n1", *([EXCLUDED] if turn % 2 else [])))
+            await asyncio.sleep(0.5)
+        await w.rest()
+        assert len(updates(w)) <= CHANGES + 6
+        await asyncio.sleep(CHANGE_PAUSE + 1.0)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n2")
+        w.cluster.remove("Node", "n2")
+        await w.rest()
+        assert updates(w)[-1] == ("web",)
+
+
+async def test_what_no_load_balancer_could_see_of_a_node_is_no_change() -> None:
+    """To compare all backends of thousands of Services takes a second."""
+    async with running_with(N1, N2, service()) as w:
+        await w.rest()
+        before = w.controller._backends.current()
+        await w.put(node("n1", labelled({"written-by": "its kubelet"})))
+        assert w.controller._backends.is_debounced
+        assert w.controller._backends.current() is before
+
+
+async def test_a_kubelet_whose_machine_is_another_nodes_costs_few_reads() -> None:
+    """For each change of such a Node the cloud was asked whose the machine is."""
+    machines = Inventory()
+    machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("n1",)))
+    hostile = with_provider_id("fake://n1")
+    async with running_with(N1, N2, service(), instances=machines) as w:
+        for turn in range(600):
+            w.cluster.put(node("0", hostile, with_address(f"10.9.{turn // 250}.{turn % 250}")))
+            await asyncio.sleep(0.25)
+        await w.rest()
+        assert len(machines.reads) <= READS + 150 / READ_PAUSE + 1
 
 
 async def test_a_service_taken_up_while_nodes_arrive_waits_for_them() -> None:
