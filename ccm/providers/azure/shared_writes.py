@@ -58,15 +58,21 @@ class SharedResource:
         except NotFound:
             return None
 
-    async def change(self, edit: Edit, known: Json | None = None) -> Json | None:
+    async def change(
+        self, edit: Edit, known: Json | None = None, *, is_alone: bool = False
+    ) -> Json | None:
         """The resource after `edit`, and after those of other callers that waited as well.
 
-        `known` is the resource as the caller has read it, whose ETag shows whether it is old.
-        Writes nothing when nothing changes. None when there is none, or no longer.
+        `known` is the resource as the caller has read it, whose ETag shows whether it is old. One
+        that is likely to be refused, with all others in the write, `is_alone` in it. Writes nothing
+        when nothing changes. None when there is none, or no longer.
         """
         own = _Waiting(edit, known)
-        self._waiting.append(own)
+        if not is_alone:
+            self._waiting.append(own)
         async with self._lock:
+            if is_alone:
+                await self._write([own])
             if not own.is_done:
                 batch, self._waiting = self._waiting, []
                 try:
@@ -88,8 +94,9 @@ class SharedResource:
                     _end_all(batch, error)
             except (NoRoom, Refused) as error:
                 pending = [item for item in batch if item.changes and not item.is_done]
-                for item in pending if len(pending) > 1 else ():
-                    await self._write([item])  # one of them is refused: the others do not suffer
+                middle = len(pending) // 2  # one of them is refused: the others do not suffer
+                for some in (pending[:middle], pending[middle:]) if middle else ():
+                    await self._write(some)
                 _end_all(batch, error)
             except CloudError as error:
                 _end_all(batch, error)

@@ -1,5 +1,6 @@
 """What tenants write in their Services harms no other Service."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -226,3 +227,23 @@ async def test_names_of_resource_groups_are_not_kept_in_memory(
         with pytest.raises(CloudError):
             await cloud.ensure(asked, node)
     assert not lists
+
+
+async def test_a_service_that_azure_refuses_costs_others_few_writes(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """Each takes Azure seconds: it is found by halves, and is alone from then on."""
+    await cloud.ensure(web("first", OFF), node)
+    bad = web("bad", OFF)  # with the node port of the first
+    for number, most in ((0, 10), (1, 5)):
+        many = [web(f"web-{at}", ports=[port(1000 + at + number)]) for at in range(16)]
+        lab.forget_calls()
+        asked = [*many[:8], bad, *many[8:]]
+        results = await asyncio.gather(
+            *(cloud.ensure(one, node) for one in asked), return_exceptions=True
+        )
+        (refused,) = (one for one in results if isinstance(one, BaseException))
+        assert isinstance(refused, Refused)
+        assert lab.counted()["PUT loadBalancers"] <= most
+    await delete(cloud, web("first", OFF))
+    await cloud.ensure(bad, node)

@@ -34,6 +34,7 @@ from ccm.providers.azure.lb.members import (
     backends,
     joined_addresses,
     joined_groups,
+    named,
     pool_members,
 )
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
@@ -45,7 +46,6 @@ from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
 
 NO_ADDRESS_RETRY = 2.0  # seconds
-MOST_NAMED = 5  # nodes in a warning
 
 
 class AzureLoadBalancers:
@@ -74,6 +74,7 @@ class AzureLoadBalancers:
             for is_internal, suffix in ((False, ""), (True, INTERNAL_SUFFIX))
         }
         self._placements = Placements()
+        self._refused = set[str]()  # Services, by name, whose last write Azure refused
         self._spreading = asyncio.Lock()
         self._nodes: Sequence[Node] = ()  # the last ones given
         self._shares = not context.restricts_annotations
@@ -142,6 +143,7 @@ class AzureLoadBalancers:
         left = await self._leave(names, balancers, balancers)
         await self._addresses.release(owner, (), listed)
         self._placements.forget(names)
+        self._refused.discard(names.base)
         await self._take_over(names, balancers, left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
@@ -186,9 +188,9 @@ class AzureLoadBalancers:
         is_changed = now is not balancers
         wanted = await self._join(names, now, read, is_changed=is_changed)
         if unknown := [name for name, machine in wanted.items() if machine is None]:
-            request.warnings.append(f"the machine is not known of {_named(unknown)}")
+            request.warnings.append(f"the machine is not known of {named(unknown)}")
         if left := [item.name for item in nodes if self._is_left_out(item, wanted)]:
-            request.warnings.append(f"no load balancer takes {_named(left)}")
+            request.warnings.append(f"no load balancer takes {named(left)}")
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
@@ -277,7 +279,14 @@ class AzureLoadBalancers:
         has_failed = current and ids.properties_of(current).get("provisioningState") == "Failed"
         if current and copy == current and not has_failed:
             return balancers
-        written = await self._resources[place].change(planned.apply, current) or {}
+        is_alone = names.base in self._refused
+        try:
+            change = self._resources[place].change
+            written = await change(planned.apply, current, is_alone=is_alone) or {}
+        except Refused:
+            self._refused.add(names.base)
+            raise
+        self._refused.discard(names.base)
         return {**balancers, place: written}
 
     async def _leave(
@@ -378,11 +387,6 @@ class AzureLoadBalancers:
             "properties": {},
         }
         return found | ({"tags": tags} if tags else {})
-
-
-def _named(nodes: Sequence[str]) -> str:
-    more = len(nodes) - MOST_NAMED
-    return f"nodes {', '.join(sorted(nodes)[:MOST_NAMED])}" + f" and {more} more" * (more > 0)
 
 
 def _address_of(planned: BalancerPlan, balancer: Json, family: str, public: Json | None) -> str:

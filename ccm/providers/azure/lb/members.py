@@ -24,6 +24,7 @@ CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.
 MEMBERS = "loadBalancerBackendAddressPools"  # of an IP configuration
 ADDRESSES = "loadBalancerBackendAddresses"  # of a pool
 
+MOST_NAMED = 5  # nodes in a warning
 
 Backends = Mapping[str, Machine | None]
 """Machines by the names of their Nodes; None is not known, and its membership stays as it is."""
@@ -270,3 +271,9 @@ def _ip(entry: Json) -> str:
 
 def _entry(name: str, ip: str) -> Json:
     return {"name": name, "properties": {"ipAddress": ip}}
+
+
+def named(nodes: Sequence[str]) -> str:
+    """Some nodes in a warning, and how many more there are."""
+    more = len(nodes) - MOST_NAMED
+    return f"nodes {', '.join(sorted(nodes)[:MOST_NAMED])}" + f" and {more} more" * (more > 0)
