@@ -37,9 +37,13 @@ def tags_of(record: Mapping[str, object]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Whose things are: by the ID in the configuration, else by the cluster's UID."""
+    """Whose things are: by the ID in the configuration, else by the cluster's UID.
+
+    A copy of a cluster, as from a backup, has the same UID, and another ID if it is given one.
+    """
 
     id: str
+    uid: str = ""  # that of things from before there was an ID
 
     @property
     def tag(self) -> str:
@@ -52,7 +56,8 @@ class Cluster:
     def is_foreign(self, tags: Collection[str]) -> bool:
         """Whether tags name another cluster, and not this one."""
         named = {tag for tag in tags if tag.startswith(CLUSTER_TAG)}
-        return bool(named and self.tag and self.tag not in named)
+        own = {self.tag, f"{CLUSTER_TAG}{self.uid}"}
+        return bool(named and self.tag and named.isdisjoint(own))
 
 
 def service_of(tags: Collection[str]) -> str:

@@ -31,7 +31,7 @@ class DigitalOceanCloud(CloudProvider):
         api = self._api = DigitalOceanApi(config.common, context.gate, context.caller)
         droplets = Droplets(api, config.common.vpc_id)
         cluster_id = config.common.cluster_id
-        cluster = Cluster(cluster_id or context.cluster_uid)
+        cluster = Cluster(cluster_id or context.cluster_uid, context.cluster_uid)
         self.instances = DropletInstances(droplets, config.common.vpc_id)
         self.load_balancers = DigitalOceanLoadBalancers(
             api, droplets, config, cluster, context.restricts_annotations

@@ -1,7 +1,7 @@
 """The server, and the provider started against it."""
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -19,8 +19,8 @@ _started: list["Started"] = []
 class Started(ServingProvider, DigitalOceanCloud):
     """The provider with its gate."""
 
-    def __init__(self, config: str) -> None:
-        super().__init__(config, "do.conf")
+    def __init__(self, config: str, **more: Any) -> None:
+        super().__init__(config, "do.conf", **more)
 
     async def start(self) -> Self:
         _started.append(self)

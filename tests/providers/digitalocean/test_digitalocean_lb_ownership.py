@@ -158,3 +158,32 @@ async def test_the_clusters_tag_is_set_once(do: DigitalOcean, worker: Json) -> N
         "POST /v2/tags/k8s:one/resources",
     ]
     assert only(do)["tags"] == ["k8s:one"]
+
+
+async def test_a_copy_of_the_cluster_under_another_id_takes_no_load_balancer(
+    do: DigitalOcean, worker: Json
+) -> None:
+    """As from a backup: its Services have the same UIDs, from which load balancers have names."""
+    first = await Started(config_of(do, "cluster-id = one")).start()
+    await first.ensure(web(), host(worker))
+    before, other = dict(only(do)), do.add_droplet("other")
+    copy = await Started(config_of(do, "cluster-id = two")).start()
+    assert copy.load_balancers
+    with pytest.raises(Refused, match=r"carries the tag of another cluster: .* k8s:two"):
+        await copy.ensure(web(), host(other))
+    with pytest.raises(Refused, match="has no load balancer"):
+        await invoke(copy.load_balancers.update_nodes, web(), [host(other)])
+    with pytest.raises(Refused, match="another cluster"):
+        await invoke(copy.load_balancers.delete, web())
+    assert only(do) == before
+
+
+async def test_a_cluster_that_is_given_an_id_later_keeps_its_load_balancers(
+    do: DigitalOcean, worker: Json
+) -> None:
+    uid = "5c6f9f7e-0000-4000-8000-000000000001"
+    first = await Started(config_of(do), cluster_uid=uid).start()
+    await first.ensure(web(), host(worker))
+    again = await Started(config_of(do, "cluster-id = one"), cluster_uid=uid).start()
+    await again.ensure(web(), host(worker))
+    assert {f"k8s:{uid}", "k8s:one"} <= {*only(do)["tags"]}

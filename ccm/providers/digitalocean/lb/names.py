@@ -43,9 +43,12 @@ class Names:
 
     def is_proven(self, record: Json) -> bool:
         """Whether it is this Service's, by what no tenant writes."""
+        if self.cluster.is_foreign(tags_of(record)):
+            return False
         if service_of(tags_of(record)) in ("", self.service.uid):
             is_ours = self.is_marked(record) or record.get("name") == self.default
-            return is_ours or (self._is_free(record) and self.is_published(record))
+            has_name = DEFAULT_NAME.fullmatch(text(record.get("name")))
+            return is_ours or (not has_name and self.is_published(record))
         return False
 
     def is_marked(self, record: Json) -> bool:
@@ -56,11 +59,6 @@ class Names:
         """Whether the Service's status has its address."""
         addresses = {text(record.get("ip")), text(record.get("ipv6"))} - {""}
         return any(text(item.get("ip")) in addresses for item in self.service.ingress)
-
-    def _is_free(self, record: Json) -> bool:
-        """Whether neither its name nor a tag says that it is another Service's or cluster's."""
-        has_name = DEFAULT_NAME.fullmatch(text(record.get("name")))
-        return not has_name and not self.cluster.is_foreign(tags_of(record))
 
     def may_rename(self, record: Json) -> bool:
         """Whether it is known for the Service's when it has another name."""
@@ -80,6 +78,11 @@ class Names:
         for record in records:
             name, balancer_id = text(record.get("name")), text(record.get("id"))
             is_claimed = balancer_id == self.annotated_id and not is_deleted
+            if name == self.default and self.cluster.is_foreign(tags_of(record)):
+                raise Refused(
+                    f"load balancer {name} ({balancer_id}) carries the tag of another cluster: if "
+                    f"it is this one's, tag it {self.cluster.tag}"
+                )
             if is_claimed or name == self.default:
                 raise Refused(
                     f"load balancer {name} ({balancer_id}) is not known to be this Service's: to "
