@@ -152,8 +152,8 @@ def unusable_directory(flag: str, path: Path, allow_link: bool = True) -> Iterat
         problem = f"{found} is not a directory"
     elif not os.access(found, os.W_OK | os.X_OK):
         problem = f"{found} cannot be written (mode {stat.filemode(mode)})"
-    elif not allow_link:
-        problem = _distrust(found.parent if found == path else found)
+    else:  # of a runtime directory, a start says itself whose it is
+        problem = _distrust(found if allow_link or found != path else found.parent)
     if problem:
         yield failed(
             f"{flag}: {path} cannot be used: {problem}",

@@ -38,8 +38,11 @@ from ccm.errors import (
     Unreachable,
 )
 from ccm.model.objects import Json
+from ccm.redaction import bounded_text
 
 log = logging.getLogger(__name__)
+
+TEXT_LIMIT = 4000  # characters of a message or a remedy
 
 CHECKS = (
     Check("flags", flags.check_flags),
@@ -90,9 +93,15 @@ async def run_checks(checks: Sequence[Check], context: CheckContext) -> list[Che
 
 async def _run(check: Check, context: CheckContext) -> CheckResult:
     started = time.monotonic()
-    findings, states = await _findings(check, context), list(CheckState)
+    findings, states = [_bounded(it) for it in await _findings(check, context)], list(CheckState)
     findings.sort(key=lambda finding: states.index(finding.state), reverse=True)
     return CheckResult(check.name, time.monotonic() - started, tuple(findings))
+
+
+def _bounded(finding: Finding) -> Finding:
+    """The same with texts that a person can read: a Node may have a provider ID of a megabyte."""
+    message, remedy = (bounded_text(it, TEXT_LIMIT) for it in (finding.message, finding.remedy))
+    return Finding(finding.state, message, remedy)
 
 
 async def _findings(check: Check, context: CheckContext) -> list[Finding]:

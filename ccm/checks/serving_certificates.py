@@ -41,7 +41,7 @@ class ServingRequest:
 
 
 def _listed(addresses: Iterable[str]) -> str:
-    return ", ".join(sorted(addresses)) or "no address"
+    return abbreviate(sorted(addresses)) or "no address"
 
 
 def waiting_requests(listed: Iterable[Json]) -> Iterator[ServingRequest]:
@@ -57,7 +57,13 @@ def waiting_requests(listed: Iterable[Json]) -> Iterator[ServingRequest]:
             pem = b64decode(text(item.spec.get("request")), validate=True)
             extensions = x509.load_pem_x509_csr(pem).extensions
             names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except (ValueError, binascii.Error, x509.ExtensionNotFound):
+        except (
+            ValueError,
+            binascii.Error,
+            x509.DuplicateExtension,
+            x509.ExtensionNotFound,
+            x509.UnsupportedGeneralNameType,
+        ):
             continue  # a signer takes it no more than we do
         addresses = frozenset(map(str, names.get_values_for_type(x509.IPAddress)))
         yield ServingRequest(item.name, user.removeprefix(ACCOUNT), addresses)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from ccm.directories import replace_file
+from ccm.directories import check_trusted, replace_file
 from ccm.durations import format_duration
 from ccm.model.status import DeletionStatus
 
@@ -39,8 +39,12 @@ class DeletionState:
 
 
 def read_state(path: Path) -> DeletionState:
-    """What the file says; a missing one is empty. Raises OSError, or ValueError for garbage."""
+    """What the file says; a missing one is empty. Raises OSError, or ValueError for garbage.
+
+    OSError also where another user can exchange it.
+    """
     try:
+        check_trusted(path)
         body = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         return DeletionState()
@@ -63,6 +67,7 @@ def freeze_in(body: object) -> Freeze | None:
 def write_state(path: Path, state: DeletionState) -> None:
     """Replace the file atomically, safe against a crash or a power cut."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_trusted(path.parent)
     replace_file(path, orjson.dumps(state, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS))
     directory = os.open(path.parent, os.O_RDONLY)
     try:

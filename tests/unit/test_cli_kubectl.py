@@ -1,9 +1,10 @@
 """`kubectl ccm`: the leader is found by its Lease, and does what is asked."""
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -95,10 +96,10 @@ def test_a_pod_that_any_kubelet_can_run_is_not_the_leader(
     assert " exec ccm-a " in (kubectl / "calls").read_text().splitlines()[-1]
 
 
-def request(name: str, address: str, **status: object) -> object:
+def request(name: str, *addresses: str, **status: object) -> object:
     """What a kubelet asks the API server for; its key is not looked at."""
     key = ec.generate_private_key(ec.SECP256R1())
-    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
+    names = x509.SubjectAlternativeName(map(x509.IPAddress, map(ip_address, addresses)))
     made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     signed = made.add_extension(names, critical=False).sign(key, hashes.SHA256())
     spec = {
@@ -127,6 +128,26 @@ def test_an_explained_node_has_the_certificates_that_its_kubelet_waits_for(
         "serving certificate: request csr-before is stale: it is for 10.0.0.1,"
         " and the Node has 10.0.0.2 by now; deny it",
     ]
+
+
+def odd(raw: Any) -> object:
+    """The same for a name of another kind than any library reads, which an API server takes."""
+    lines = b64decode(raw["spec"]["request"]).splitlines()
+    der = b64decode(b"".join(lines[1:-1])).replace(b"\x87\x04\x05\0\x05\0", b"\xa5\x04\x05\0\x05\0")
+    pem = b"\n".join((lines[0], b64encode(der), lines[-1]))
+    spec = raw["spec"] | {"request": b64encode(pem).decode()}
+    return raw | {"spec": spec}
+
+
+def test_what_one_kubelet_asks_for_hides_no_request_of_another(kubectl: Path) -> None:
+    many = request("csr-many", *(f"10.{n // 250}.{n % 250}.1" for n in range(5000)))
+    listed = [odd(request("csr-odd", "5.0.5.0")), many, request("csr-now", "10.0.0.2")]
+    node = {"metadata": {"name": "vm-1"}, "status": {"addresses": []}}
+    for name, body in {"requests": {"items": listed}, "node": node}.items():
+        (kubectl / name).write_text(json.dumps(body))
+    shown = typed("explain", "node", "vm-1").stderr
+    assert "request csr-now is stale: it is for 10.0.0.2" in shown
+    assert len(shown) < 1000
 
 
 def test_a_freeze_names_the_user_of_the_cluster(kubectl: Path) -> None:

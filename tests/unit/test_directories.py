@@ -67,8 +67,9 @@ def test_a_path_that_others_can_exchange_is_refused(
     with pytest.raises(ConfigurationFault, match=why):
         claim(str(directory))
     assert not (directory / "supervisor.lock").exists()
-    [found] = unusable_directory("--runtime-dir", directory, allow_link=False)
-    assert why in found.message
+    for flag, allow_link in (("--runtime-dir", False), ("--state-dir", True)):
+        [found] = unusable_directory(flag, directory, allow_link=allow_link)
+        assert why in found.message
 
 
 def test_links_of_our_own_and_shared_directories_with_owners_are_followed(short_dir: Path) -> None:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ccm.directories import check_trusted
 from ccm.errors import ConfigurationFault
 from ccm.settings import Settings
 from ccm.supervisor.https.timings import HttpsTimings
@@ -211,6 +212,8 @@ class ServingTls:
             files = pair_in(settings.cert_dir)
             try:
                 files.create()
+                check_trusted(files.certificate)
+                check_trusted(files.key)
             except (OSError, ValueError) as error:
                 problem = f"no pair in {settings.cert_dir}: {error}"
                 raise ConfigurationFault(

@@ -45,6 +45,17 @@ def raising(error: Exception) -> Callable[[CheckContext], Any]:
     return check
 
 
+async def talkative(context: CheckContext) -> list[Finding]:
+    return [failed("x" * 1_000_000, "y" * 1_000_000)]
+
+
+async def test_what_a_kubelet_or_a_tenant_wrote_is_shown_in_part() -> None:
+    """Such as a provider ID of a megabyte, which stands before all other findings."""
+    (result,) = await run_checks([Check("talkative", talkative)], a_context())
+    (finding,) = result.findings
+    assert len(finding.message) + len(finding.remedy) < 10_000
+
+
 @pytest.mark.parametrize(
     ("check", "state", "message"),
     [

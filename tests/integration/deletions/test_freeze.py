@@ -1,10 +1,11 @@
 """The freeze of a person, and the file that it and the permits are kept in."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from ccm.supervisor.deletion_state import read_state
+from ccm.supervisor.deletion_state import DeletionState, read_state, write_state
 
 from .cluster import Cluster
 
@@ -23,6 +24,30 @@ def test_a_freeze_outlives_a_restart_until_it_is_lifted(cluster: Cluster) -> Non
     assert cluster.status()["frozen"] is None
     cluster.advance().report(["n0"])
     assert cluster.advance().report(["n0"]) == ["n0"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_state_file_that_another_user_can_exchange_freezes(
+    cluster: Cluster, tmp_path: Path, is_link: bool
+) -> None:
+    """They would lift a freeze, and give all permits of a window again."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    cluster.path = theirs / "deletions.json"
+    if is_link:
+        cluster.path = tmp_path / "link" / "deletions.json"
+        cluster.path.parent.symlink_to(theirs)
+    write_state(cluster.path, DeletionState())
+    os.chown(theirs, 12345, 12345)
+    cluster.restart()
+    cluster.fill(3).kill("n0").report(["n0"])
+    assert cluster.advance().report(["n0"]) == []
+    assert "belongs to user 12345" in cluster.status()["frozen"]["why"]
+    assert "error" in cluster.ask("allow")
+    assert cluster.advance().report(["n0"]) == []
+    os.chown(theirs, 0, 0)
+    assert "ok" in cluster.ask("allow")
 
 
 @pytest.mark.parametrize(

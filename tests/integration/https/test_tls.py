@@ -64,6 +64,19 @@ async def test_cert_dir_gets_a_key_pair_that_the_next_start_uses(
     }
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+async def test_a_key_pair_that_another_user_can_exchange_is_a_fault(
+    reviews: ReviewApi, tmp_path: Path
+) -> None:
+    """They would have the key, or put theirs in its place."""
+    async with serving(reviews, cert_dir=str(tmp_path / "own")):
+        pass
+    os.chown(tmp_path / "own", 12345, 12345)
+    with pytest.raises(ConfigurationFault, match=r"--cert-dir: .*belongs to user 12345"):
+        async with serving(reviews, cert_dir=str(tmp_path / "own")):
+            pass
+
+
 @pytest.mark.parametrize("which", ["crt", "key"])
 async def test_half_a_key_pair_in_cert_dir_is_a_fault(
     reviews: ReviewApi, tmp_path: Path, which: str

@@ -168,7 +168,7 @@ async def test_a_kubelet_that_leaves_the_backends_and_comes_back_for_ever_costs_
 
 
 async def test_what_no_load_balancer_could_see_of_a_node_is_no_change() -> None:
-    """To compare all backends of thousands of Services takes a second."""
+    """Else a kubelet has all backends of all Services compared, and updates wait for its rest."""
     async with running_with(N1, N2, service()) as w:
         await w.rest()
         before = w.controller._backends.current()
