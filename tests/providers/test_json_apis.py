@@ -290,6 +290,16 @@ def test_a_status_says_what_is_to_be_done(
 
 
 @every_api
+@pytest.mark.parametrize("status", [413, 414, 431])
+def test_a_request_that_is_too_large_is_refused_and_slows_nobody(
+    make: Callable[[str, str], JsonApi], status: int
+) -> None:
+    """A tenant's Service may have thousands of ports; who is throttled lets all others wait."""
+    with pytest.raises(Refused):
+        make("https://localhost", "").read("GetThing", HttpResponse(status, "no", {}, b"{}"))
+
+
+@every_api
 def test_a_page_of_what_stands_before_a_cloud_proves_nothing(
     make: Callable[[str, str], JsonApi],
 ) -> None:

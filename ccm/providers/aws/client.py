@@ -75,6 +75,8 @@ UNAUTHENTICATED_CODES = _codes("""
     InvalidClientTokenId MissingAuthenticationToken SignatureDoesNotMatch
     UnrecognizedClientException
 """)
+NOT_YOURS = "AuthFailure"
+"""With 400 it says that an object, which a tenant may have named, is another account's."""
 NOT_ALLOWED_CODES = _codes("AccessDenied AccessDeniedException UnauthorizedOperation")
 """Those of `DENIED_CODES` that say that the credentials are right, but lack this action."""
 TRANSIENT_CODES = _codes("""
@@ -305,6 +307,8 @@ def to_cloud_error(operation: str, error: Exception) -> CloudError:
         return Throttled(message, float(seconds) if seconds.isdecimal() else None)
     if code in NOT_ALLOWED_CODES:
         return NotAllowed(message)
+    if code == NOT_YOURS and status == 400:
+        return AwsRefused(message, code)
     if code in UNAUTHENTICATED_CODES or status == 401:
         return Unauthenticated(message)
     if code in DENIED_CODES or status == 403:

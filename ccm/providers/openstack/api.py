@@ -224,7 +224,7 @@ class OpenStackApi(JsonApi):
         match response.status:
             case 400 | 403 | 409 if any(words in message for words in OVER_QUOTA):
                 return NoRoom(message)
-            case 413:
+            case 413 if response.retry_after is not None:  # else the request is too large
                 return Throttled(message, response.retry_after)
             case status if status == 412 or (status == 409 and IMMUTABLE in message):
                 return RetryAfter(message, RACE_RETRY)

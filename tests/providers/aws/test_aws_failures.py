@@ -1,9 +1,11 @@
 """What becomes of AWS's error codes: the caller does something else for each class."""
 
+from typing import Any
+
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
-from ccm.errors import CloudError, Denied, NoRoom, Refused, Throttled
+from ccm.errors import CloudError, Denied, NoRoom, Refused, Throttled, Unauthenticated
 from ccm.providers.aws.client import AwsError, AwsRefused, to_cloud_error
 
 ANSWERS = [
@@ -47,3 +49,17 @@ def test_no_answer_is_no_refusal() -> None:
     broken = to_cloud_error("Do", EndpointConnectionError(endpoint_url="http://x"))
     assert type(broken) is CloudError
     assert isinstance(to_cloud_error("Do", NoCredentialsError()), Denied)
+
+
+def test_what_is_anothers_says_nothing_of_our_credentials() -> None:
+    """EC2 has one code for both, and a tenant may name an address of another account.
+
+    Where credentials are refused, all calls wait: one Service would hold up all others.
+    """
+    said = {"Code": "AuthFailure", "Message": "The address 192.0.2.7 does not belong to you."}
+    answer: Any = {"Error": said, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    failure = to_cloud_error("DescribeAddresses", ClientError(answer, "DescribeAddresses"))
+    assert type(failure) is AwsRefused
+    answer["ResponseMetadata"]["HTTPStatusCode"] = 401
+    failure = to_cloud_error("DescribeAddresses", ClientError(answer, "DescribeAddresses"))
+    assert isinstance(failure, Unauthenticated)
