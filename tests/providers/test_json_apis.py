@@ -18,7 +18,15 @@ from ccm.cloud import json_api
 from ccm.cloud.json_api import JsonApi, ReloadingClient, Request
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
-from ccm.errors import CloudError, Denied, NotFound, Refused, Throttled, Unanswered
+from ccm.errors import (
+    CloudError,
+    Denied,
+    NotFound,
+    Refused,
+    RetryAfter,
+    Throttled,
+    Unanswered,
+)
 from ccm.http import HttpResponse
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
@@ -297,6 +305,27 @@ def test_a_request_that_is_too_large_is_refused_and_slows_nobody(
     """A tenant's Service may have thousands of ports; who is throttled lets all others wait."""
     with pytest.raises(Refused):
         make("https://localhost", "").read("GetThing", HttpResponse(status, "no", {}, b"{}"))
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "kind"),
+    [
+        ("RetryableError", "ReferencedResourceNotProvisioned", RetryAfter),
+        ("RetryableError", "RetryableErrorDueToAnotherOperation", RetryAfter),
+        ("AnotherOperationInProgress", "", RetryAfter),
+        ("RetryableError", "RetryableErrorDueToTooManyCalls", Throttled),
+        ("TooManyRequests", "", Throttled),
+    ],
+)
+def test_azures_work_on_one_resource_slows_down_no_others(
+    code: str, detail: str, kind: type[CloudError]
+) -> None:
+    """Azure answers 429 to both; two Services with one address have it at work for each other."""
+    body = {"error": {"code": code, "message": "later", "details": [{"code": detail}]}}
+    response = HttpResponse(429, "no", {b"retry-after": b"14"}, orjson.dumps(body))
+    with pytest.raises(kind) as raised:
+        azure("https://localhost", "").read("PutLoadBalancer", response)
+    assert getattr(raised.value, "seconds", None) == 14.0
 
 
 @every_api

@@ -64,6 +64,7 @@ METADATA_TARGET = "/metadata/endpoints?api-version=2019-05-01"
 POLL_INTERVAL, LONGEST_POLL = 1.0, 10.0  # seconds between looks at an operation
 FOLLOWED = 180.0  # seconds for which an operation is followed; then its work is looked at again
 BUSY_RETRY = 5.0  # seconds until what another operation is at work on is tried again
+TOO_MANY = "TooMany"  # of calls, in a detail
 RACE_RETRY = 0.5  # seconds until what was changed meanwhile is read again
 
 ELSEWHERE = ("ResourceGroupNotFound", "SubscriptionNotFound", "InvalidSubscriptionId")
@@ -282,7 +283,9 @@ class AzureApi(JsonApi):
         return ": ".join(filter(None, (code, message))) or response.reason
 
     def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
-        code = text(mapping(mapping(content).get("error")).get("code"))
+        said = mapping(mapping(content).get("error"))
+        code, details = text(said.get("code")), objects(said.get("details"))
+        is_busy = code in BUSY and not any(TOO_MANY in text(item.get("code")) for item in details)
         match response.status:
             case 404 if not code:
                 return CloudError(f"{message}: the answer is not {self.cloud}'s")
@@ -290,10 +293,10 @@ class AzureApi(JsonApi):
                 return Elsewhere(message)
             case 412:
                 return PreconditionFailed(message, RACE_RETRY)
+            case 400 | 409 | 429 if is_busy:  # one resource, and not the account's rate
+                return RetryAfter(message, response.retry_after or BUSY_RETRY)
             case 429:
                 return Throttled(message, response.retry_after)
-            case 400 | 409 if code in BUSY:
-                return RetryAfter(message, response.retry_after or BUSY_RETRY)
             case 400 | 403 | 409 if FULL.fullmatch(code):
                 return NoRoom(message)
             case 409 if "quota" in message.lower():
