@@ -1,6 +1,7 @@
 """Octavia at work: when it is looked at, and by how few calls, without a cloud."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -60,6 +61,30 @@ def test_what_is_at_work_is_looked_at_when_it_is_likely_done_then_more_and_more_
     clock.looks("PENDING_CREATE", 500.0)
     clock.waiting.end("other")
     assert clock.looks("PENDING_CREATE", 1.0)[0] <= known[0]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_what_takes_long_for_its_size_teaches_nothing(is_deleted: bool) -> None:
+    """A tenant's load balancer of thousands of ports would have all others looked at later."""
+    fake, clock = FakeOctavia(), Clock()
+    api: Any = fake
+    octavia = Octavia(api, lambda: clock.now)
+    names = Names.of(service("large"), Cluster("kubernetes"))
+    listeners = [{"id": str(number)} for number in range(2000)]
+    body = {"loadbalancer": {"tags": names.tags(Role.OWNER), "listeners": listeners}}
+    made = await octavia.create(names, ApiCall("CreateLoadBalancer", "", "POST", "/", body))
+    call = "CreateLoadBalancer"
+    if is_deleted:
+        octavia.waiting.end(made["id"])
+        call = "DeleteLoadBalancer"
+        await octavia.change(made, ApiCall(call, "", "DELETE", "/"))
+    usual = octavia.waiting._first(call)
+    for state in ("PENDING_UPDATE", "ACTIVE"):
+        clock.now += 60.0
+        fake.state = state
+        with suppress(RetryAfter):
+            octavia.waiting.check(await octavia.look(made["id"]) or {})
+    assert octavia.waiting._first(call) == usual
 
 
 def test_what_octavia_never_ends_is_reported() -> None:

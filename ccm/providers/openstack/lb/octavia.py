@@ -184,7 +184,8 @@ class Octavia:
         record = dict(mapping(answer.get("loadbalancer")))
         if not record.get("id"):
             raise CloudError("CreateLoadBalancer: the answer lacks loadbalancer")
-        self.waiting.begin(record["id"], call.operation, names.owner_tag)
+        listeners = objects(mapping(call.body).get("loadbalancer", {}).get("listeners"))
+        self.waiting.begin(record["id"], call.operation, names.owner_tag, len(listeners))
         return record
 
     async def change(self, observed: Json, call: ApiCall) -> None:
@@ -196,7 +197,8 @@ class Octavia:
                 raise CloudError(str(error)) from error
         balancer_id = text(observed.get("id"))
         marks = [tag for tag in sorted(tags_of(observed)) if tag.startswith(OWNER_TAG)]
-        self.waiting.begin(balancer_id, call.operation, next(iter(marks), ""))
+        count = len(objects(observed.get("listeners")))
+        self.waiting.begin(balancer_id, call.operation, next(iter(marks), ""), count)
 
 
 def _parts_of(balancer_id: str, listed: Iterable[Json]) -> list[Json]:

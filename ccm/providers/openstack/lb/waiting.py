@@ -18,6 +18,7 @@ SHARE = 0.15  # of the time that it has taken so far, until the next look
 EARLIER = 0.9  # of what it took, when the first look found it ready: it may have been sooner
 LATE = 600.0  # seconds of work after which a warning is due
 USUAL = {"CreateLoadBalancer": 4.0, "DeleteLoadBalancer": 2.0}
+USUAL_LISTENERS = 10
 USUAL_CHANGE = 1.0  # seconds, of all other calls; until something better is known
 
 
@@ -28,12 +29,12 @@ class Work:
     call: str
     since: float
     tag: str
-    is_alone: bool
+    teaches: bool
     was_pending: bool = False
 
 
 class Waiting:
-    """The load balancers at work. What takes long because others are at work teaches nothing."""
+    """The load balancers at work. What takes long for others at work, or its size, teaches nothing."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -44,17 +45,18 @@ class Waiting:
     def __contains__(self, balancer_id: str) -> bool:
         return balancer_id in self._work
 
-    def begin(self, balancer_id: str, call: str, tag: str = "") -> None:
-        """Octavia has taken a call."""
+    def begin(self, balancer_id: str, call: str, tag: str = "", listeners: int = 0) -> None:
+        """Octavia has taken a call for a load balancer of so many listeners."""
         others = self._work.keys() - {balancer_id}
         for other in others:
-            self._work[other].is_alone = False
-        self._work[balancer_id] = Work(call, self._clock(), tag, not others)
+            self._work[other].teaches = False
+        teaches = not others and listeners <= USUAL_LISTENERS
+        self._work[balancer_id] = Work(call, self._clock(), tag, teaches)
 
     def end(self, balancer_id: str) -> str:
         """It is done, or gone; the call that it was for, if any."""
         work = self._work.pop(balancer_id, None)
-        if work and work.call and work.is_alone:
+        if work and work.call and work.teaches:
             took = self._clock() - work.since
             seconds = took if work.was_pending else min(took, self._first(work.call)) * EARLIER
             self._usual[work.call] = min(seconds, LONGEST_FIRST)
