@@ -6,18 +6,20 @@ What they show is bounded, and secrets are redacted, however they came to be the
 import logging
 import os
 import select
+import socket
 import stat
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import orjson
 
-from ccm.journal import JournalHandler, field_name, is_journal
+from ccm.journal import NOT_READ, READER_PATIENCE, JournalHandler, field_name, is_journal
 from ccm.printable import printable, printable_json
 from ccm.redaction import CUT, bounded_text, redacted, safe_values
 
@@ -29,7 +31,6 @@ LIBRARIES = ("aiohttp", "asyncio", "botocore", "kubernetes", "urllib3")
 _UNCLEAR = frozenset(' "\n=')  # what makes the end of a value unclear
 VALUE_LIMIT = 4000  # characters of a message or of a text in a field
 NOTHING: tuple[object, ...] = ("", None, [], (), {}, frozenset())  # no field of a text
-READER_PATIENCE = 0.5  # seconds that a full pipe is waited for, once
 IGNORED_INTERVAL = 60.0  # seconds between two records of exceptions that no code can catch
 TRACE_LINES = 40  # at the beginning and at the end of a traceback
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -124,24 +125,31 @@ def _plain(value: object) -> str:
 
 
 class _PipeHandler(logging.Handler):
-    """Writes to a pipe whose reader may be stuck: then lines are dropped and counted.
+    """Writes to a pipe or socket whose reader may be stuck: then lines are dropped and counted.
 
-    It opens the pipe once more, so that others that share it still block; raises `OSError`.
+    Others that share it still block; raises `OSError`.
     """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._pipe = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+        self._write: Callable[[bytes], int]
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            self._socket = socket.socket(fileno=os.dup(descriptor))
+            self._pipe = self._socket.fileno()
+            self._write = lambda line: self._socket.send(line, socket.MSG_DONTWAIT)
+        else:
+            self._pipe = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+            self._write = partial(os.write, self._pipe)
         self._dropped = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         line = f"{self.format(record)}\n".encode(errors="replace")
         if self._dropped:
-            line = b"... %d log lines dropped: they were not read\n" % self._dropped + line
+            line = f"... {NOT_READ % self._dropped}\n".encode() + line
         patience = 0.0 if self._dropped else READER_PATIENCE
         try:
             while line and select.select([], [self._pipe], [], patience)[1]:
-                line = line[os.write(self._pipe, line) :]
+                line = line[self._write(line) :]
         except OSError:  # filled meanwhile, or without a reader
             pass
         self._dropped = self._dropped + 1 if line else 0
@@ -169,7 +177,8 @@ def set_up(process: str, format_name: str, verbosity: int) -> None:
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(line)
     with suppress(OSError, ValueError):  # as of a stream without a descriptor
-        if stat.S_ISFIFO(os.fstat(sys.stderr.fileno()).st_mode):
+        mode = os.fstat(sys.stderr.fileno()).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
             handler = _PipeHandler(sys.stderr.fileno())
             handler.setFormatter(line)
     if format_name != "json" and is_journal(sys.stderr):

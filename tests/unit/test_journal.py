@@ -4,13 +4,16 @@ import io
 import logging
 import os
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ccm.journal import JournalHandler, field_name, is_journal
 from ccm.log import _Line
+from tests.support.deadlines import timeout
 from tests.unit.test_log import record
 
 
@@ -48,6 +51,23 @@ def decoded(datagram: bytes) -> dict[str, str]:
         assert datagram[8 + size : 9 + size] == b"\n"
         datagram = datagram[9 + size :]
     return fields
+
+
+def test_a_journal_that_reads_nothing_blocks_no_process(journal: socket.socket) -> None:
+    """Any user of the host may keep it busy, and the supervisor would renew no Lease meanwhile."""
+    kept, began = Kept(), time.monotonic()
+    sending = handler(journal, kept)
+    for number in range(2_000):
+        sending.emit(record("said", number=number))
+        assert time.monotonic() - began < timeout()
+    assert not kept.records
+    with suppress(BlockingIOError):
+        while True:
+            journal.recv(1 << 16)
+    sending.emit(record("heard"))
+    sending.close()
+    last = decoded(journal.recv(1 << 16))["MESSAGE"]
+    assert last.endswith(" log lines dropped: they were not read; node-0 heard")
 
 
 def test_each_field_of_a_record_is_one_of_the_journal(journal: socket.socket) -> None:

@@ -1,6 +1,7 @@
 """One line a record, as text or JSON."""
 
 import logging
+import socket
 import subprocess
 import sys
 
@@ -159,3 +160,17 @@ def test_a_reader_that_is_stuck_blocks_no_process() -> None:
     assert process.stderr
     with process.stderr as lines:
         assert 10 < len(lines.readlines()) < 200
+
+
+def test_a_journal_that_is_stuck_blocks_no_process() -> None:
+    """Standard error of a service is a socket of systemd's journal."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = subprocess.Popen([sys.executable, "-c", LOGS_A_LOT], stderr=theirs.fileno())
+        theirs.close()
+        try:
+            assert process.wait(timeout()) == 0
+        finally:
+            process.kill()
+        with ours.makefile("rb") as lines:
+            assert 10 < len(lines.readlines()) < 1000
