@@ -215,6 +215,13 @@ class AwsApi:
         reservations = self.list_pages("ec2:DescribeInstances", "Reservations", **parameters)
         return [i for reservation in reservations for i in objects(reservation.get("Instances"))]
 
+    def describe_instance(self, instance_id: str) -> Json:
+        """The one with this ID."""
+        for record in self.describe_instances(InstanceIds=[instance_id]):
+            if record.get("InstanceId") == instance_id:
+                return record
+        raise CloudError(f"EC2's answer leaves {instance_id} out")
+
     def find_instances(self, instance_ids: Sequence[str]) -> list[Json]:
         """Those that exist: a filter, unlike a list of IDs, takes IDs that do not."""
         found: list[Json] = []

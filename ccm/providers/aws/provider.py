@@ -18,7 +18,6 @@ from urllib.request import (
 from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.cloud.sections import did_you_mean
 from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults
-from ccm.model.objects import mapping
 from ccm.providers.aws.api_actions import QUOTAS
 from ccm.providers.aws.client import AwsApi, sdk_region, sdk_regions
 from ccm.providers.aws.config import METADATA, AwsConfig, AwsTimings, read_config
@@ -149,8 +148,7 @@ def region_of(config: AwsConfig, own: OwnInstance) -> str:
 
 def own_tags(api: AwsApi, own: OwnInstance) -> Tags:
     """The tags of the instance that we run on."""
-    (record, *_) = api.describe_instances(InstanceIds=[own.instance_id]) or [{}]
-    return read_tags(mapping(record).get("Tags"))
+    return read_tags(api.describe_instance(own.instance_id).get("Tags"))
 
 
 # The instance metadata service (IMDSv2).

@@ -88,7 +88,7 @@ class AwsRoutes:
     def _tables(self) -> Sequence[Json]:
         """The tables whose routes are ours; `Refused` when there is none."""
         if self._table_id:
-            return self._describe_tables(RouteTableIds=[self._table_id])
+            return [self._table(self._table_id)]
         tag = self._tagging.cluster_tag()
         filters = [{"Name": "tag-key", "Values": [tag.key, LEGACY_CLUSTER_TAG]}]
         tables = self._describe_tables(Filters=filters)
@@ -139,8 +139,10 @@ class AwsRoutes:
             self._api.call("ec2:CreateRoute", **where, **target.parameters)
 
     def _table(self, table_id: str) -> Json:
-        (table, *_) = self._describe_tables(RouteTableIds=[table_id])
-        return table
+        for table in self._describe_tables(RouteTableIds=[table_id]):
+            if table.get("RouteTableId") == table_id:
+                return table
+        raise CloudError(f"EC2's answer leaves {table_id} out")
 
     def _disable_source_check(self, target: RouteTarget) -> None:
         """Packets of pods come with addresses that are not the interface's own."""
@@ -153,11 +155,10 @@ class AwsRoutes:
         self._api.call(action, **target.parameters, SourceDestCheck={"Value": False})
 
     def _read_target(self, instance_id: str) -> RouteTarget:
-        for record in self._api.describe_instances(InstanceIds=[instance_id]):
-            if self._is_ours(record):
-                return read_target(record)
-            raise Refused(f"instance {instance_id} lacks the tag {self._tagging.cluster_tag().key}")
-        raise CloudError(f"EC2's answer leaves {instance_id} out")
+        record = self._api.describe_instance(instance_id)
+        if self._is_ours(record):
+            return read_target(record)
+        raise Refused(f"instance {instance_id} lacks the tag {self._tagging.cluster_tag().key}")
 
     def _prefetch_targets(self, nodes: Sequence[Node], routes: Sequence[Route]) -> None:
         """Read many of the instances that are about to get routes at once, not one by one."""

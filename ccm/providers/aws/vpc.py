@@ -98,11 +98,8 @@ class Vpc:
         """All subnets of the VPC."""
         with self._lock:
             if time.monotonic() - self._subnets_read_at > self._subnet_cache_ttl:
-                in_vpc = [{"Name": "vpc-id", "Values": [self.id]}]
-                listed = self._api.list_pages("ec2:DescribeSubnets", "Subnets", Filters=in_vpc)
-                tables = self._api.list_pages(
-                    "ec2:DescribeRouteTables", "RouteTables", Filters=in_vpc
-                )
+                listed = self._list_own("ec2:DescribeSubnets", "Subnets")
+                tables = self._list_own("ec2:DescribeRouteTables", "RouteTables")
                 subnets = read_subnets(listed, tables)
                 zones = self.zones.by_name({subnet.zone for subnet in subnets})
                 special = {name for name, zone in zones.items() if not zone.is_regular}
@@ -203,6 +200,12 @@ class Vpc:
             raise next(iter(ambiguous.values()))
         self._warn(ambiguous)
         return [known[group] for group in sorted(chosen)]
+
+    def _list_own(self, call: str, member: str) -> list[Json]:
+        """What is in this VPC, also where the filter is lost."""
+        in_vpc = [{"Name": "vpc-id", "Values": [self.id]}]
+        listed = self._api.list_pages(call, member, Filters=in_vpc)
+        return [record for record in listed if record.get("VpcId") == self.id]
 
     def _describe_groups(self, **parameters: Any) -> list[SecurityGroup]:
         call = "ec2:DescribeSecurityGroups"

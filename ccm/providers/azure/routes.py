@@ -135,8 +135,11 @@ def _inner(node: Node) -> set[str]:
 
 
 def _leads(hop: str, node: Node | None, owners: Mapping[str, str]) -> bool:
-    """Whether a hop is an address of the Node's machine; without a Node, of any."""
+    """Whether a hop is an address of the Node's machine; without a Node, of any.
+
+    One of no machine is the Node's where it says so: a list may leave its machine out.
+    """
     owner = owners.get(hop, "")
     if node is None:
         return bool(owner)
-    return hop in _inner(node) if not owners else owner == ids.machine_of(node.provider_id)
+    return owner == ids.machine_of(node.provider_id) if owner else hop in _inner(node)

@@ -5,10 +5,16 @@ from typing import Any, cast
 import pytest
 from botocore.parsers import ResponseParserError
 
+from ccm.cloud.testkit.harness import node
+from ccm.errors import CloudError
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
 from ccm.providers.aws.client import AwsApi
+from ccm.providers.aws.elb.nlb_desired import ObservedNlb
+from ccm.providers.aws.elb.nlb_reads import with_listeners
 from ccm.providers.aws.instances import read_instance
+from ccm.providers.aws.routes import AwsRoutes
+from ccm.providers.aws.tags import ClusterTagging
 from ccm.providers.aws.vpc import Vpc
 from ccm.providers.aws.wire import check_body
 
@@ -57,6 +63,64 @@ def test_no_load_balancer_of_another_name_is_found() -> None:
     call, member, key = "elb:DescribeLoadBalancers", "LoadBalancerDescriptions", "LoadBalancerNames"
     assert Unfiltered().find_balancer(call, member, key, "own") == {"LoadBalancerName": "own"}
     assert Unfiltered().find_balancer(call, member, key, "other") is None
+
+
+class Account(AwsApi):
+    """One that answers with everything it has, whatever is asked for."""
+
+    region = "us-east-1"
+
+    def __init__(self, **records: list[Json]) -> None:
+        self._records = records
+
+    def list_pages(self, name: str, member: str, **_: Any) -> list[Json]:
+        return self._records[member]
+
+
+TAG = ClusterTagging("kit", None)
+
+
+def test_no_route_of_a_table_that_is_not_configured_is_listed() -> None:
+    route = {"DestinationCidrBlock": "10.244.0.0/24", "InstanceId": "i-1"}
+    tables = [{"RouteTableId": f"rtb-{name}", "Routes": [route]} for name in ("theirs", "own")]
+    routes = AwsRoutes(Account(RouteTables=tables), TAG, "rtb-own").list([])
+    assert [item.id for item in routes] == ["rtb-own@10.244.0.0/24"]
+    with pytest.raises(CloudError, match="rtb-other"):
+        AwsRoutes(Account(RouteTables=tables), TAG, "rtb-other").list([])
+
+
+def test_no_route_is_made_to_an_instance_that_was_not_asked_for() -> None:
+    tags = [{"Key": "kubernetes.io/cluster/kit", "Value": "owned"}]
+    instances = [{"InstanceId": "i-0123456789abcdef1", "Tags": tags}]
+    tables = [{"RouteTableId": "rtb-own"}]
+    account = Account(Reservations=[{"Instances": instances}], RouteTables=tables)
+    host = node("n", "aws:///us-east-1a/i-0123456789abcdef0")
+    with pytest.raises(CloudError, match="leaves i-0123456789abcdef0 out"):
+        AwsRoutes(account, TAG, "rtb-own").create(host, "10.244.0.0/24")
+
+
+def test_a_listener_of_another_load_balancer_is_not_the_services() -> None:
+    listeners = [
+        {"LoadBalancerArn": f"arn:{name}", "ListenerArn": f"arn:{name}/{port}", "Port": port}
+        for name, port in (("theirs", 22), ("own", 80))
+    ]
+    observed = ObservedNlb(nlb=None, listeners={}, groups={}, arn="arn:own")
+    found = with_listeners(Account(Listeners=listeners), observed).listeners
+    assert [item.arn for item in found.values()] == ["arn:own/80"]
+
+
+def test_subnets_and_route_tables_of_another_vpc_do_not_count() -> None:
+    """The main table of the default VPC leads to the internet."""
+    subnets = [{"VpcId": f"vpc-{at}", "SubnetId": f"subnet-{at}"} for at in (1, 2)]
+    main, out = [{"Main": True}], [{"GatewayId": "igw-1"}]
+    tables: list[Json] = [
+        {"VpcId": "vpc-1", "Associations": main, "Routes": []},
+        {"VpcId": "vpc-2", "Associations": main, "Routes": out},
+    ]
+    account = Account(Subnets=subnets, RouteTables=tables, AvailabilityZones=[])
+    vpc = Vpc(account, "vpc-1", 60.0)
+    cast(Any, vpc).zones = type("None_", (), {"by_name": lambda self, names: {}})()
+    assert [(item.id, item.is_public) for item in vpc.subnets()] == [("subnet-1", False)]
 
 
 BOMB = (

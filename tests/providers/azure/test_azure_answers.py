@@ -14,8 +14,8 @@ from ccm.model.objects import Json
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.addresses import PublicAddresses
-from ccm.providers.azure.lb.members import Members, backends
-from ccm.providers.azure.machines import Machines
+from ccm.providers.azure.lb.members import Members, PoolMembers, backends
+from ccm.providers.azure.machines import Machine, Machines
 
 STACK = "https://management.local.example"
 BALANCER = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/loadBalancers/kit"
@@ -112,6 +112,21 @@ def test_a_list_without_any_machine_of_several_nodes_takes_no_member_away() -> N
         "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines"
     )
     nodes = [node(f"node-{number}", f"{machine}/node-{number}") for number in range(3)]
+    config = AzureConfig(subscription_id="s")
     with pytest.raises(CloudError, match="none of the 3 machines of nodes"):
-        backends(nodes, Machines(), AzureConfig())
-    assert backends(nodes[:2], Machines(), AzureConfig()) == {}
+        backends(nodes, Machines(), config)
+    assert backends(nodes[:2], Machines(), config) == {"node-0": None, "node-1": None}
+
+
+def test_a_machine_that_a_list_leaves_out_stays_behind_load_balancers() -> None:
+    """As where those of one scale set are answered with 404."""
+    machines, config = Machines(), AzureConfig(subscription_id="s")
+    sets = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets"
+    nodes = [node(f"n-{item}", f"azure://{sets}/{item}/virtualMachines/0") for item in "ab"]
+    nodes.append(node("other", f"azure://{sets}/c/virtualMachines/0".replace("/s/", "/t/")))
+    machines.add([Machine({"id": f"{sets}/a/virtualMachines/0", "name": "a"}, None)])
+    wanted = backends(nodes, machines, config)
+    assert {name: bool(machine) for name, machine in wanted.items()} == {"n-a": True, "n-b": False}
+    entry = {"name": "n-b", "properties": {"ipAddress": "10.0.0.9"}}
+    pool: Json = {"properties": {"loadBalancerBackendAddresses": [entry]}}
+    assert Members(api(), config).leaving(PoolMembers(pool, wanted, 4), []) == set()

@@ -55,6 +55,19 @@ async def test_a_machine_of_another_group_has_a_route(lab: Lab, cloud: Started) 
     assert len(found) == 2
 
 
+async def test_a_machine_that_a_list_leaves_out_keeps_its_route(lab: Lab, cloud: Started) -> None:
+    """Machines are listed only because another route has no Node any more."""
+    nodes = [host(lab.add_machine(f"node-{number}")) for number in range(3)]
+    await create(cloud, *nodes)
+    for each, hop in zip(nodes, routes_of(lab).values(), strict=True):
+        each.raw["status"] = {"addresses": [{"type": "InternalIP", "address": hop}]}
+    for number in (1, 2):
+        lab.delete_machine(nodes[number].provider_id.removeprefix("azure://"))
+        lab.delete("networkInterfaces", f"node-{number}-nic")
+    found = await listed(cloud, *nodes[:2])
+    assert [name for name, (_, is_hole) in found.items() if is_hole] == ["node-2____102442024"]
+
+
 async def test_a_route_by_hand_is_kept_and_one_in_the_way_is_named(
     lab: Lab, cloud: Started
 ) -> None:

@@ -13,7 +13,7 @@ from ccm.model.service import Feature, Service
 from ccm.providers.gce import api
 from ccm.providers.gce.lb.names import derived_cluster_id
 from ccm.providers.gce.lb.request import BACKEND_SERVICES, TIER
-from tests.labs.gce.project import HOST_PROJECT, PROJECT, REGION
+from tests.labs.gce.project import HOST_PROJECT, PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.gce.balancers import (
     NAME,
@@ -26,7 +26,7 @@ from tests.providers.gce.balancers import (
     parts_of,
     web,
 )
-from tests.providers.gce.conftest import Start, Started
+from tests.providers.gce.conftest import Start, Started, host
 
 ID = derived_cluster_id("0c1b2d3e-0000-4000-8000-000000000001")
 SHARED, SHARED_FIREWALL = f"k8s-{ID}-node", f"k8s-{ID}-node-http-hc"
@@ -201,6 +201,26 @@ async def test_without_node_tags_those_of_the_nodes_count(
     else:
         with pytest.raises(CloudError, match="set node-tags"):
             await ensure(cloud, web(), node)
+
+
+async def test_nodes_of_a_zone_that_is_not_reached_stay_behind_the_firewall(
+    gce: Gce, start: Start
+) -> None:
+    """Their tags are not known then; they are taken away when the Nodes are gone."""
+    cloud = await start("node-tags = ")
+    nodes = [host(gce.cloud.add_instance(f"{zone}-node", zone)) for zone in ZONES[:2]]
+    for zone in ZONES[:2]:
+        gce.cloud.named("instances")[f"{zone}-node"]["tags"] = {"items": [zone]}
+    await ensure(cloud, web(), *nodes)
+    firewall = gce.cloud.named("firewalls")[f"k8s-fw-{NAME}"]
+    for unreachable, some, tags in (
+        ({ZONES[1]}, nodes, [*ZONES[:2]]),
+        ({ZONES[1]}, nodes[:1], [ZONES[0]]),
+        (set[str](), nodes, [*ZONES[:2]]),
+    ):
+        gce.cloud.unreachable = unreachable
+        await ensure(cloud, web(), *some)
+        assert firewall["targetTags"] == tags
 
 
 async def test_the_firewall_follows_the_source_ranges(gce: Gce, cloud: Started) -> None:

@@ -102,7 +102,8 @@ def with_listeners(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
     names = {group.arn: name for name, group in observed.groups.items()}
     call = "elbv2:DescribeListeners"
     listed = api.list_pages(call, "Listeners", LoadBalancerArn=observed.arn) if observed.arn else []
-    listeners = [read_listener(record, names) for record in listed]
+    own = (record for record in listed if record.get("LoadBalancerArn") == observed.arn)
+    listeners = [read_listener(record, names) for record in own]
     return replace(observed, listeners={listener.port: listener for listener in listeners})
 
 

@@ -49,18 +49,21 @@ class PoolMembers:
 
 
 def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> Backends:
-    """The machines of Nodes; those of the control plane only if configured so."""
-    found, asked = dict[str, Machine | None](), 0
+    """The machines of Nodes; those of the control plane only if configured so.
+
+    One that is not listed is not known until its Node is gone: a list may leave it out.
+    """
+    found, unread = dict[str, Machine | None](), 0
     for node in nodes:
         is_left_out = any(label in node.labels for label in CONTROL_PLANE)
         machine_id = ids.machine_of(node.provider_id)
-        machine = machines.by_id.get(machine_id)
-        asked += bool(machine_id) and not is_left_out
-        if (machine or machines.why_unread(machine_id)) and not (
-            is_left_out and config.exclude_master_from_standard_lb
-        ):
-            found[node.name] = machine
-    verify_any(asked, len(found), "machines of nodes")
+        scope = ids.scope_of(machine_id)
+        is_ours = scope is not None and ids.same(scope.subscription, config.subscription_id)
+        if is_ours and not (is_left_out and config.exclude_master_from_standard_lb):
+            found[node.name] = machines.by_id.get(machine_id)
+            unread += machines.why_unread(machine_id) is not None
+    listed = sum(machine is not None for machine in found.values())
+    verify_any(len(found) - unread, listed, "machines of nodes")
     return found
 
 

@@ -3,7 +3,7 @@ repetition finish what was broken off. The forwarding rule is made last and dele
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -236,7 +236,8 @@ class GceLoadBalancers:
             await self._parts.create(place, ADDRESS, body)
             address = await self._parts.get(place, ADDRESS, names.balancer)
             desired["IPAddress"] = text(address.get("address"))
-        tags = await self._tags(nodes, request.warnings)
+        before = work.observed.get(FIREWALL, names.firewall) or {}
+        tags = await self._tags(nodes, request.warnings, before.get("targetTags") or ())
         check = await self._ensure_around(work, request, desired["IPAddress"], tags)
         if rule and not is_right:
             await self._parts.delete(place, RULE, names.balancer)
@@ -301,19 +302,26 @@ class GceLoadBalancers:
         await together(ensure(FIREWALL, firewall), ensure_check())
         return f"projects/{place.project}/global/{kind.collection}/{check['name']}"
 
-    async def _tags(self, nodes: Sequence[Node], warnings: list[str]) -> Sequence[str]:
+    async def _tags(
+        self, nodes: Sequence[Node], warnings: list[str], present: Collection[str]
+    ) -> Sequence[str]:
         """Network tags of the Nodes: those of the file, else for each instance the longest tag that
         its name begins with. An instance without one is left out, unless none has one.
+
+        Where an instance is not listed, as its zone may be unreachable, `present` stay as well.
         """
         if self._section.node_tags:
             return sorted(self._section.node_tags)
         listing, tags, lacking = await self._instances.read(nodes), set[str](), list[str]()
+        is_partial = False
         for ref in filter(None, (ids.instance_of(node.provider_id) for node in nodes)):
             if machine := listing.by_id.get(ref):
                 if fitting := [tag for tag in machine.tags if ref.name.startswith(tag)]:
                     tags.add(max(fitting, key=len))
                 else:
                     lacking.append(str(machine))
+            else:
+                is_partial = True
         if lacking:
             warnings.append(
                 f"instance {lacking[0]} has no network tag that its name begins with: "
@@ -322,7 +330,7 @@ class GceLoadBalancers:
         if not tags:
             no_node = "there is no Node to take network tags from: set node-tags"
             raise CloudError(warnings[-1] if lacking else no_node)
-        return sorted(tags)
+        return sorted(tags | {*present} if is_partial else tags)
 
     async def _clean_up(self, work: Work, request: BalancerRequest) -> None:
         """Take away the health check of the other policy, and a backend that is no longer used."""
