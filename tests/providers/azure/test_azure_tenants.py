@@ -1,13 +1,15 @@
 """What tenants write in their Services harms no other Service."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from ccm.cloud.testkit.harness import port
 from ccm.errors import CloudError, Refused
-from ccm.model.objects import Node
+from ccm.model.objects import Json, Node
+from ccm.providers.azure.shared_writes import SharedResource
 from tests.labs.azure.lab import OTHER_GROUP, Lab
 from tests.providers.azure.conftest import Started, host
 from tests.providers.azure.test_azure_balancers import (
@@ -229,21 +231,77 @@ async def test_names_of_resource_groups_are_not_kept_in_memory(
     assert not lists
 
 
-async def test_a_service_that_azure_refuses_costs_others_few_writes(
+class RefusesBad:
+    """The requests that a shared resource takes; one with `bad` in it is refused."""
+
+    def __init__(self) -> None:
+        self.record: Json = {}
+        self.puts = 0
+
+    async def get(self, operation: str, path: str) -> Json:
+        return self.record
+
+    async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+        self.puts += 1
+        await asyncio.sleep(0)
+        if "bad" in body["properties"]:
+            raise Refused("400 bad")
+        self.record = {**body, "properties": {**body["properties"]}}
+        state = {"provisioningState": "Succeeded"}
+        return {**body, "properties": {**body["properties"], **state}}
+
+
+def mark(name: str, record: Json) -> None:
+    record["properties"] = {**record.get("properties", {}), name: True}
+
+
+async def test_a_service_that_azure_refuses_costs_others_few_writes() -> None:
+    """Each takes Azure seconds: it is found by halves, and is alone from then on."""
+    api: Any = RefusesBad()
+    shared = SharedResource(api, "LoadBalancer", "/lb", {})
+    for number, most in ((0, 10), (1, 3)):
+        api.puts = 0
+        edits = [partial(mark, f"{number}-{at}") for at in range(16)]
+        bad = shared.change(partial(mark, "bad"), is_alone=number > 0)
+        results = await asyncio.gather(*map(shared.change, edits), bad, return_exceptions=True)
+        assert [type(one) for one in results if one is None or isinstance(one, Exception)] == [
+            Refused
+        ]
+        assert api.puts <= most
+        assert len(api.record["properties"]) == 16 * (number + 1)
+
+
+async def test_a_service_that_was_refused_is_written_alone(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
-    """Each takes Azure seconds: it is found by halves, and is alone from then on."""
+    """Until Azure takes it."""
     await cloud.ensure(web("first", OFF), node)
     bad = web("bad", OFF)  # with the node port of the first
-    for number, most in ((0, 10), (1, 5)):
-        many = [web(f"web-{at}", ports=[port(1000 + at + number)]) for at in range(16)]
-        lab.forget_calls()
-        asked = [*many[:8], bad, *many[8:]]
-        results = await asyncio.gather(
-            *(cloud.ensure(one, node) for one in asked), return_exceptions=True
-        )
-        (refused,) = (one for one in results if isinstance(one, BaseException))
-        assert isinstance(refused, Refused)
-        assert lab.counted()["PUT loadBalancers"] <= most
+    with pytest.raises(Refused):
+        await cloud.ensure(bad, node)
+    refused = cloud.load_balancers._refused  # type: ignore[union-attr]
+    assert refused == {bad.default_balancer_name}
     await delete(cloud, web("first", OFF))
     await cloud.ensure(bad, node)
+    assert not refused
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_additional_addresses_that_are_no_more_are_closed(
+    lab: Lab, cloud: Started, node: Node, is_deleted: bool
+) -> None:
+    """Each would stay in the one group of all Services, which takes 4,000; the status has them."""
+    ip = (await cloud.ensure(web("victim", **RANGES), node)).ingress[0].ip
+    before = rules(lab)
+    made = await cloud.ensure(web("web", {"additional-public-ips": "198.51.100.7"}), node)
+    asked = web("web")
+    published = [{"ip": item.ip} for item in made.ingress]
+    hostile = [{"ip": one} for one in (ip, "10.224.0.4", "here")]  # who may write a status
+    asked.raw["status"]["loadBalancer"]["ingress"] = [*published, *hostile]
+    if is_deleted:
+        await delete(cloud, asked)
+        assert rules(lab) == before
+    else:
+        await cloud.ensure(asked, node)
+        assert not [one for one in rules(lab).values() if "198.51.100.7" in destinations_of(one)]
+    assert before.items() <= rules(lab).items()

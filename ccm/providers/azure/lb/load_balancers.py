@@ -40,7 +40,12 @@ from ccm.providers.azure.lb.members import (
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
 from ccm.providers.azure.lb.placement import Balancers, Place, Placements
 from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
-from ccm.providers.azure.lb.request import BalancerRequest, additional_ips, read_request
+from ccm.providers.azure.lb.request import (
+    BalancerRequest,
+    additional_ips,
+    published_ips,
+    read_request,
+)
 from ccm.providers.azure.lb.security_group import Extent
 from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
@@ -134,10 +139,11 @@ class AzureLoadBalancers:
             read = await self._machines(names, (), balancers)
             pools = self._pools(balancers, names)
             addresses |= joined_addresses(pools, read.machines.interfaces)
+        more = published_ips(service) - addresses
         with suppress(Refused):
-            more = additional_ips(annotations)
-            others = await self._addresses.of_others(balancers.values(), names) if more else set()
-            addresses |= {*more} - others
+            more |= {*additional_ips(annotations)}
+        others = await self._addresses.of_others(balancers.values(), names) if more else set()
+        addresses |= more - others
         extent = extent_of(names, balancers.values(), frontends, listed)
         await self._admission.open(None, addresses, extent, [])
         left = await self._leave(names, balancers, balancers)
@@ -199,6 +205,8 @@ class AzureLoadBalancers:
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = joined_addresses(self._pools(balancers, names), read.machines.interfaces)
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
+        if was := published_ips(request.service) - {*addresses, *more}:
+            stale |= was - await self._addresses.of_others(now.values(), names)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
         await self._admission.admit(request, addresses, extent, wanted)
         await self._take_over(names, now, await self._leave(names, now, now.keys() - {place}))

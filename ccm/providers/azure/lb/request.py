@@ -14,7 +14,7 @@ from ipaddress import (
 )
 
 from ccm.errors import Refused
-from ccm.model.cloud import Network, read_network
+from ccm.model.cloud import Network, read_address, read_network
 from ccm.model.objects import Json, text
 from ccm.model.service import SOURCE_RANGES, Service, ServicePort
 from ccm.providers.azure.config import SHARED, AzureConfig
@@ -295,6 +295,12 @@ def additional_ips(annotations: Annotations) -> list[str]:
         if _is_inner(address):
             raise Refused(f"annotation {key}: {address} is not a public address")
     return [str(address) for address in addresses]
+
+
+def published_ips(service: Service) -> set[str]:
+    """Public addresses in the status, among which are additional ones that it had."""
+    found = (read_address(text(item.get("ip"))) for item in service.ingress)
+    return {str(ip) for ip in found if ip and not _is_inner(ip)}
 
 
 def _is_inner(ip: IPv4Address | IPv6Address) -> bool:

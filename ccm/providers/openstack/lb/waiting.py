@@ -34,7 +34,7 @@ class Work:
 
 
 class Waiting:
-    """The load balancers at work. What takes long for others at work, or its size, teaches nothing."""
+    """The load balancers at work. What takes long for others, or for its size, teaches nothing."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
