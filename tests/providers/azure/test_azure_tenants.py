@@ -141,7 +141,7 @@ async def test_who_shares_an_address_neither_denies_nor_admits_for_the_other(
 
 
 @pytest.mark.parametrize("kind", [{}, INTERNAL], ids=["public", "internal"])
-@pytest.mark.parametrize("change", ["leaves", "floats no more", "is deleted"])
+@pytest.mark.parametrize("change", ["leaves", "moves inside", "floats no more", "is deleted"])
 async def test_who_leaves_a_shared_address_closes_it_for_nobody_else(
     lab: Lab, cloud: Started, node: Node, kind: dict[str, str], change: str
 ) -> None:
@@ -152,6 +152,10 @@ async def test_who_leaves_a_shared_address_closes_it_for_nobody_else(
     assert len(rules(lab)) == 2
     if change == "leaves":
         await cloud.ensure(web("attacker", kind, **OTHER_PORT, **RANGES), node)
+    elif change == "moves inside":
+        asked = web("attacker", kind | INTERNAL, **OTHER_PORT, **RANGES)
+        asked.raw["status"]["loadBalancer"]["ingress"] = [{"ip": ip}]
+        await cloud.ensure(asked, node)
     elif change == "floats no more":
         await cloud.ensure(web("attacker", kind | OFF, **shared, **RANGES), node)
     else:

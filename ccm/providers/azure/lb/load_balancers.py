@@ -205,7 +205,7 @@ class AzureLoadBalancers:
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = joined_addresses(self._pools(balancers, names), read.machines.interfaces)
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
-        if was := published_ips(request.service) - {*addresses, *more}:
+        if was := published_ips(request.service) - {*addresses, *more, *extent.shared}:
             stale |= was - await self._addresses.of_others(now.values(), names)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
         await self._admission.admit(request, addresses, extent, wanted)
