@@ -15,6 +15,7 @@ from ccm.model.status import LeaseHolder, Status
 
 CONTAINER = "ccm-supervisor"
 NAMESPACE, LEASE = "kube-system", "cloud-controller-manager"
+ANSWER_TIMEOUT = 30.0  # seconds; a Pod of any kubelet may have the labels of a replica
 SELECTOR = "app.kubernetes.io/name=ccm-supervisor"
 
 
@@ -36,7 +37,10 @@ class Cluster:
     def run(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         command = ("kubectl", *self.flags, *words)
         try:
-            return subprocess.run(command, capture_output=True, check=False)
+            return subprocess.run(command, capture_output=True, check=False, timeout=ANSWER_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            why = f"no answer within {ANSWER_TIMEOUT:g} s"
+            return subprocess.CompletedProcess(command, 1, b"", why.encode())
         except FileNotFoundError:
             fail(["kubectl is not on PATH; install it"])
 
@@ -99,7 +103,10 @@ class Replica:
         done = cluster.run(*self.words)
         if done.returncode:
             return done.stderr.decode(errors="replace").strip()
-        return conform(Status, orjson.loads(done.stdout))
+        try:
+            return conform(Status, orjson.loads(done.stdout))
+        except orjson.JSONDecodeError:
+            return "it is not a status"
 
 
 def show_replicas(cluster: Cluster, urls: Sequence[str] = (), authority: str = "") -> None:

@@ -19,7 +19,7 @@ SHARE = 10  # of so many calls, one goes to a priority that strict order would l
 READS, READ_PAUSE = 10, 5.0
 """So many reads about one object at once, then one in so many seconds: a kubelet changes its Node,
 and a tenant a volume, as often as they like."""
-MOST_OBJECTS = 100_000  # whose reads are counted
+MOST_OBJECTS = 10_000  # whose reads are counted
 OWNERS_KEPT = 1000  # beyond that, those without a waiting call are forgotten
 
 

@@ -1,6 +1,7 @@
 """`kubectl ccm`: the leader is found by its Lease, and does what is asked."""
 
 import json
+import time
 from base64 import b64decode, b64encode
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,12 +18,16 @@ from ccm.checks.serving_certificates import SIGNER
 from ccm.cli.kubectl import main
 from ccm.cli.main import main as ccm_supervisor
 from tests.integration.status_page.statuses import HEALTHY, status, with_problems, worker
+from tests.support.deadlines import timeout
 
 FAKE = """#!/bin/sh
 echo "$@" >> {directory}/calls
 case "$*" in
   *" get lease "*) cat {directory}/lease ;;
   *" get pods "*) cat {directory}/pods ;;
+  *" exec ccm-odd "*) echo '{{"a":' ;;
+  *" exec ccm-list "*) echo '[1]' ;;
+  *" exec ccm-slow "*) exec sleep 60 ;;
   *" exec ccm-b "*"status -o json") echo "container is not running" >&2; exit 1 ;;
   *"--raw=/statusz --server=https://cp-1:10258"*) echo "connection refused" >&2; exit 1 ;;
   *"--raw=/statusz"* | *"status -o json") cat {directory}/status ;;
@@ -170,6 +175,21 @@ def test_all_replicas_and_who_led_are_one_view(kubectl: Path) -> None:
             "cp-2_uuid today 4",
             "cp-1_uuid yesterday 3",
         ]
+
+
+def test_a_pod_that_any_kubelet_can_run_spoils_no_view_of_the_replicas(
+    kubectl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccm.cli.replicas.ANSWER_TIMEOUT", 0.5)
+    names = ("ccm-odd", "ccm-list", "ccm-slow")
+    pods = [pod("ccm-a", "cp-2"), *(pod(name, "worker-1") for name in names)]
+    (kubectl / "pods").write_text(json.dumps({"items": pods}))
+    began = time.monotonic()
+    shown = read(typed("status", "--all-replicas"))
+    assert time.monotonic() - began < timeout()
+    assert "ccm-a leader 1 cp-2 1.2.3 1 of 1 up" in shown
+    assert "No answer from ccm-odd: it is not a status" in shown
+    assert "No answer from ccm-slow: no answer within 0.5 s" in shown
 
 
 def test_replicas_on_hosts_are_asked_by_https(kubectl: Path) -> None:
