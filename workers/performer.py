@@ -15,6 +15,7 @@ import orjson
 
 from ccm.bus.sockets import Permission
 from ccm.decide.backoff import Backoff
+from ccm.decide.budget import Allowances
 from ccm.errors import Contested, KubernetesError, Unreachable
 from ccm.kube.client import JSON_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Check, Kube
 from ccm.model.objects import Json, mapping, objects, text
@@ -26,6 +27,9 @@ WRITE_TIMEOUT = 30.0  # seconds a write may take at the most
 REVERTS = 3  # of one field in a row, after which its next write has to wait
 REVERTED = Backoff(first=1.0, most=300.0)
 CALM = 60.0  # seconds beyond such a wait without another revert, after which it is over
+WRITES, WRITE_PAUSE = 30, 5.0
+"""So many writes of a field at once, then one in so many seconds: what we write may follow what a
+kubelet or a tenant changes as often as they like."""
 FIELDS_KEPT = 10_000  # the last written ones
 OUR_MANAGER = "ccm-supervisor"  # what the API server makes of our user agent
 _TIMES = re.compile(rb'"last\w*Time":"[^"]*"')
@@ -65,6 +69,9 @@ class Performer:
     permission: Permission
     grace: float
     _fields: OrderedDict[tuple[str, ...], _Field] = field(default_factory=OrderedDict)
+    _allowances: Allowances[tuple[str, ...]] = field(
+        default_factory=lambda: Allowances(WRITES, WRITE_PAUSE, FIELDS_KEPT)
+    )
 
     async def perform(self, write: Write, check: Check = lambda: None) -> Json:
         """The API server's answer, for a patch the object, or its metadata.
@@ -117,6 +124,9 @@ class Performer:
                 raise Contested(f"{who} sets {where[1]} back whenever it is written", left)
         else:
             known = _Field(content, now)
+        if pause := self._allowances.take(where, now):
+            why = f"{where[1]} changes again and again: it is written later"
+            raise Contested(why, pause)
         yield
         known.at, known.is_counted = time.monotonic(), False
         self._fields[where] = known

@@ -12,7 +12,7 @@ from ccm.kube.client import Kube
 from ccm.model.objects import Json
 from ccm.model.writes import Merge, Patch, Write
 from tests.support.context import FakePort
-from workers.performer import CALM, Performer
+from workers.performer import CALM, WRITE_PAUSE, WRITES, Performer
 
 pytestmark = pytest.mark.virtual_time
 
@@ -103,6 +103,17 @@ async def test_a_field_that_another_client_sets_back_is_written_ever_more_seldom
     assert caplog.messages == ["writes reverted", "writes no longer reverted"]
     await server.fight(make, 0.02)
     assert caplog.messages == ["writes reverted", "writes no longer reverted"]
+
+
+async def test_a_field_that_changes_for_ever_is_written_once_in_a_while() -> None:
+    """A kubelet that gives a label two values in turns has it written, and logged, each time."""
+    server, reported = Server(), set[str]()
+    for number in range(3000):
+        if contest := await server.write(condition(str(number % 2))):
+            reported.add(str(contest))
+        await asyncio.sleep(0.1)
+    assert server.writes <= WRITES + 300 / WRITE_PAUSE + 1
+    assert "/status/conditions changes again and again: it is written later" in reported
 
 
 async def test_what_changes_or_comes_seldom_or_fails_is_no_contest() -> None:
