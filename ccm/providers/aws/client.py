@@ -36,7 +36,7 @@ from ccm.providers.aws.credentials import (
 )
 from ccm.providers.aws.ids import INSTANCE_ID
 from ccm.providers.aws.tags import Tags, read_tags
-from ccm.providers.aws.wire import check_body, check_members, limit_time, time_limit
+from ccm.providers.aws.wire import check_body, check_members, limit_time, new_session, time_limit
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class AwsApi:
         self._warned_of: set[str] = set()
         self._large_listings: set[str] = set()  # calls that list too much to find one in it
         limit_time()
-        session = get_session()
+        session = new_session()
         session.register_component("data_loader", _SDK_DATA)
         self._credentials = AwsCredentials(lambda: _find_credentials(config, region, caller))
         use_credentials(session, self._credentials)
@@ -385,7 +385,7 @@ def _find_credentials(config: AwsConfig, region: str, caller: str) -> Any:
     # A role's trust policy can check on whose behalf it is assumed.
     account = (config.source_arn.split(":") + [""] * 5)[4]
     headers = {"x-amz-source-arn": config.source_arn, "x-amz-source-account": account}
-    session = get_session()
+    session = new_session()
 
     def create_client(service: str, **options: Any) -> Any:
         endpoint = config.endpoint(service, region)

@@ -7,10 +7,11 @@ from typing import Any
 
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.session import Session, get_session
+from botocore.session import Session
 
 from ccm.cloud.credentials import RefusalPause
 from ccm.errors import Unauthenticated
+from ccm.providers.aws.wire import new_session
 from ccm.redaction import register_secrets
 
 OF_FILES = frozenset({"env", "shared-credentials-file", "config-file", None})
@@ -102,7 +103,7 @@ class AwsCredentials:
 
 def find_in_chain() -> Any:
     """What botocore's usual chain has now, as of a new process."""
-    return get_session().get_credentials()
+    return new_session().get_credentials()
 
 
 def role_credentials(

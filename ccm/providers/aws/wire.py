@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
 from socket import socket
@@ -17,6 +18,8 @@ from typing import Any
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPSConnection
 from botocore.model import OperationModel
 from botocore.parsers import ResponseParserError
+from botocore.session import Session, get_session
+from botocore.utils import parse_timestamp
 
 from ccm.cloud.lookup import check_xml
 from ccm.http import BODY_LIMIT
@@ -25,8 +28,18 @@ from ccm.model.objects import Json
 _BEFORE_ROOT = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*"
 """Matched in one way at most, however many comments there are."""
 _HEAD = 4096  # bytes in which an answer has to begin, after comments
+MAX_TIME = 64  # characters
 _SHOWN = 60  # characters of an odd answer in an error's text
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+
+
+def new_session() -> Session:
+    """One whose clients, those for credentials as well, check what they read."""
+    session = get_session()
+    session.register("before-parse.sts", check_body)
+    parsers = session.get_component("response_parser_factory")
+    parsers.set_parser_defaults(timestamp_parser=read_time)
+    return session
 
 
 def check_body(operation_model: OperationModel, response_dict: Mapping[str, Any], **_: Any) -> None:
@@ -55,6 +68,17 @@ def check_members(operation_model: OperationModel, answer: Json) -> None:
     for name, shape in operation_model.output_shape.members.items():
         if shape.type_name in ("list", "structure") and name not in answer:
             raise ResponseParserError(f"the answer to {operation_model.name} has no {name}")
+
+
+def read_time(written: str) -> datetime:
+    """A time in an answer; raises `ValueError`. botocore takes the square of its length for it."""
+    if len(written) > MAX_TIME:
+        raise ValueError(f"a time of {len(written)} characters")
+    try:
+        found: datetime = parse_timestamp(written)
+        return found
+    except (ArithmeticError, RuntimeError) as error:
+        raise ValueError(str(error)) from error
 
 
 @contextmanager

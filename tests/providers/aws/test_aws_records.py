@@ -16,7 +16,7 @@ from ccm.providers.aws.instances import read_instance
 from ccm.providers.aws.routes import AwsRoutes
 from ccm.providers.aws.tags import ClusterTagging
 from ccm.providers.aws.vpc import Vpc
-from ccm.providers.aws.wire import check_body
+from ccm.providers.aws.wire import check_body, new_session
 
 RECORD: Json = {
     "InstanceId": "i-0123456789abcdef0",
@@ -144,3 +144,22 @@ def test_an_answer_of_millions_of_elements_is_not_read() -> None:
     body = b"<DescribeInstancesResponse>" + b"<a/>" * 4_100_000 + b"</DescribeInstancesResponse>"
     with pytest.raises(ResponseParserError, match="more than 4000000 elements"):
         check_body(model, {"body": body, "status_code": 200})
+
+
+def test_answers_about_credentials_are_checked_as_well() -> None:
+    """A role's come from an endpoint that the file names."""
+    client = new_session().create_client(
+        "sts", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s"
+    )
+    body = BOMB.format(text="a", code="&a;").encode()
+    model = client.meta.service_model.operation_model("AssumeRole")
+    with pytest.raises(ResponseParserError, match="this is not an answer"):
+        client.meta.events.emit(
+            "before-parse.sts.AssumeRole",
+            operation_model=model,
+            response_dict={"body": body, "status_code": 200},
+            customized_response_dict={},
+        )
+    parser = client._endpoint._response_parser_factory.create_parser("query")
+    with pytest.raises(ValueError, match="a time of 66 characters"):
+        parser._timestamp_parser("1." * 33)

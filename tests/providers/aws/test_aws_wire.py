@@ -108,6 +108,22 @@ async def test_comments_before_an_answer_keep_no_process_busy_injected(aws: Aws)
     assert time.process_time() - began < CPU_SECONDS
 
 
+@pytest.mark.parametrize("written", ["1." * 150_000, "inf", "-1e18", "9" * 5000])
+async def test_a_time_that_is_none_keeps_no_process_busy_injected(aws: Aws, written: str) -> None:
+    """botocore's parser takes the square of its length."""
+    (made,) = aws.launch()
+    began = time.process_time()
+    instance = f"<instancesSet><item><launchTime>{written}</launchTime></item></instancesSet>"
+    reply = f"<reservationSet><item>{instance}</item></reservationSet>"
+    with (
+        aws.proxy.fault("DescribeInstances", Reply(f"<DescribeInstancesResponse>{reply}"
+        "</DescribeInstancesResponse>")),
+        pytest.raises(CloudError, match=r"DescribeInstances: .*time"),
+    ):  # fmt: skip
+        await aws.describe(node_of(made))
+    assert time.process_time() - began < CPU_SECONDS
+
+
 async def test_an_answer_of_any_size_takes_no_more_memory_than_one_may_injected(aws: Aws) -> None:
     (made,) = aws.launch()
     before = resident_bytes()
