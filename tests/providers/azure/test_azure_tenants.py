@@ -165,6 +165,18 @@ async def test_who_leaves_a_shared_address_closes_it_for_nobody_else(
     assert open_to == [["80"]], "what the other had open there is closed"
 
 
+async def test_a_service_that_could_not_share_an_address_closes_it_for_nobody(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """The address has its name by then, but no frontend of it has the refused port."""
+    ip = (await cloud.ensure(web("victim", **RANGES), node)).ingress[0].ip
+    before = rules(lab)
+    with pytest.raises(Refused, match="RulesUseSameFrontend"):
+        await cloud.ensure(web("attacker", loadBalancerIP=ip), node)
+    await delete(cloud, web("attacker", loadBalancerIP=ip))
+    assert rules(lab) == before
+
+
 async def test_a_port_without_a_rule_of_the_load_balancer_is_not_opened_for_another(
     lab: Lab, cloud: Started, node: Node
 ) -> None:

@@ -133,13 +133,13 @@ class AzureLoadBalancers:
         former = await self._addresses.list_former(group, frontends)
         listed = [*await self._addresses.list(group), *former]
         addresses = {*ips_of(frontends, listed)}
-        addresses |= {ip_of(item) for item in listed if owner.is_of(item)} - {""}
         is_reached = plan.has_own_node_ports(balancers.values(), names)
         if is_reached or not annotations.floats:
             read = await self._machines(names, (), balancers)
             pools = self._pools(balancers, names)
             addresses |= joined_addresses(pools, read.machines.interfaces)
-        more = published_ips(service) - addresses
+        marked = {ip_of(item) for item in listed if owner.is_of(item)} - {""}
+        more = {*published_ips(service), *marked} - addresses
         with suppress(Refused):
             more |= {*additional_ips(annotations)}
         others = await self._addresses.of_others(balancers.values(), names) if more else set()
