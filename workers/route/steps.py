@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import assert_never
@@ -11,8 +12,8 @@ from weakref import WeakValueDictionary
 from ccm import metrics
 from ccm.cloud.gate import call
 from ccm.cloud.interface import Routes
-from ccm.decide.budget import Priority
-from ccm.errors import CloudError, KubernetesError, Refused
+from ccm.decide.budget import Allowances, Priority
+from ccm.errors import CloudError, KubernetesError, Refused, RetryAfter
 from ccm.log import performing
 from ccm.model.cloud import Network, Route
 from ccm.model.objects import Json, Node, format_time, mapping
@@ -34,6 +35,10 @@ from workers.route.table import KnownRoute
 
 log = logging.getLogger(__name__)
 
+CALLS, CALL_PAUSE = 10, 5.0
+"""So many routes are created for a Node at once, then one in so many seconds: what the cloud
+refuses, it refuses again, and a kubelet changes its Node as often as it likes."""
+MOST_NODES = 10_000  # whose calls are counted
 Failures = dict[Network, CloudError]
 
 
@@ -53,6 +58,7 @@ class Steps:
         self.refused: dict[str, None] = {}
         self.unwritten: set[str] = set()
         self.created = self.deleted = 0
+        self._allowances = Allowances[str](CALLS, CALL_PAUSE, MOST_NODES)
         self._locks: WeakValueDictionary[Network, asyncio.Lock] = WeakValueDictionary()
 
     async def list_routes(self, nodes: Sequence[Node], is_urgent: bool) -> Sequence[Route]:
@@ -106,6 +112,8 @@ class Steps:
         cidrs = self.state.pod_cidrs.get(name)
         if cidrs is None:
             return
+        if pause := self._allowances.take(cidrs.node.uid, time.monotonic()):
+            raise RetryAfter("it changes again and again: the cloud is asked later", pause)
         with performing(log, "route created", node=name, cidr=str(network)):
             await call(Priority.ROUTE, self._part.create, cidrs.node, str(network))
         self.state.table.created(name, network)

@@ -1,7 +1,11 @@
 """Nodes whose kubelets write pod CIDRs that are not theirs, and routes that stay behind."""
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
+from ccm.errors import CloudError
 from tests.integration.route.cloud import FakeRoutes
 from tests.integration.route.world import World, successor, world
 from tests.support.cloud import MarkedMachines
@@ -10,9 +14,11 @@ from tests.support.nodes import (
     created,
     network_condition,
     routed,
+    with_addresses,
     with_pod_cidrs,
     with_provider_id,
 )
+from workers.route.steps import CALL_PAUSE, CALLS
 
 pytestmark = pytest.mark.virtual_time
 
@@ -151,3 +157,22 @@ async def test_a_persons_way_to_another_clouds_pods_stays() -> None:
         w.cloud.put(C4, "gone")
         await w.full_pass()
         assert w.cloud.routes == {A4: "a", "10.244.128.0/17": "vpn"}
+
+
+async def test_a_node_that_changes_for_ever_while_its_route_is_refused_costs_few_calls() -> None:
+    """A kubelet may have a pod CIDR for which the cloud has no route, and another address each."""
+    async with world(routed("a", A4), routed("hostile", B4)) as w:
+        w.cloud.dead = {"hostile"}
+        await w.settle()
+        for turn in range(600):
+            address = with_addresses(f"InternalIP 10.0.{turn // 250}.{turn % 250}")
+            w.cluster.put(changed(w.cluster.node("hostile"), address))
+            w.feed()
+            with suppress(CloudError):
+                await w.reconcile("hostile")
+            await asyncio.sleep(0.1)
+        assert w.cloud.calls["create"] <= CALLS + 60 / CALL_PAUSE + 2
+        w.cloud.dead = set()
+        await asyncio.sleep(CALL_PAUSE)
+        await w.reconcile("hostile")
+        assert w.cloud.routes == {A4: "a", B4: "hostile"}
