@@ -177,6 +177,21 @@ async def test_a_service_that_could_not_share_an_address_closes_it_for_nobody(
     assert rules(lab) == before
 
 
+async def test_a_shared_address_is_no_additional_one_of_who_leaves_it(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """A port without a rule of the load balancer would be opened there, for everybody."""
+    ip = (await cloud.ensure(web("victim", **RANGES), node)).ingress[0].ip
+    await cloud.ensure(web("attacker", **OTHER_PORT, loadBalancerIP=ip), node)
+    before = rules(lab)
+    no_rule = {"service.beta.kubernetes.io/port_80_no_lb_rule": "true"}
+    ports = [port(80, node_port=30081), port(443, node_port=30443)]
+    attacker = web("attacker", {**no_rule, "additional-public-ips": ip}, ports=ports)
+    with pytest.raises(Refused, match=f"{ip} is the address of another Service"):
+        await cloud.ensure(attacker, node)
+    assert rules(lab) == before
+
+
 async def test_a_port_without_a_rule_of_the_load_balancer_is_not_opened_for_another(
     lab: Lab, cloud: Started, node: Node
 ) -> None:

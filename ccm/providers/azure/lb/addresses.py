@@ -20,7 +20,7 @@ from ccm.providers.azure.ids import (
 )
 from ccm.providers.azure.lb.annotations import PREFIX, Annotations
 from ccm.providers.azure.lb.names import CLUSTER_TAGS, DNS_TAGS, SERVICE_TAGS, Names
-from ccm.providers.azure.lb.plan import covers, frontends_of, own_frontends
+from ccm.providers.azure.lb.plan import covers, frontends_of
 from ccm.providers.azure.lb.request import BalancerRequest
 from ccm.providers.azure.shared_writes import SharedResource
 
@@ -115,12 +115,12 @@ class PublicAddresses:
         return ips_of(frontends, await self.list(group) if is_public else ())
 
     async def of_others(self, balancers: Iterable[Json], names: Names) -> set[str]:
-        """The addresses of all frontends that are not this Service's."""
+        """The addresses of all frontends that are not this Service's, those that it shares too."""
         frontends = [
             frontend
             for balancer in balancers
             for frontend in frontends_of(balancer)
-            if frontend not in own_frontends(balancer, names)
+            if not names.is_own(text(frontend.get("name")))
         ]
         public = [key_of(properties_of(frontend).get("publicIPAddress")) for frontend in frontends]
         groups = sorted({scope.group for item in public if (scope := scope_of(item))})
