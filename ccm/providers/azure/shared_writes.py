@@ -70,17 +70,18 @@ class SharedResource:
         own = _Waiting(edit, known)
         if not is_alone:
             self._waiting.append(own)
-        async with self._lock:
-            if is_alone:
-                await self._write([own])
-            if not own.is_done:
-                batch, self._waiting = self._waiting, []
-                try:
-                    await self._write(batch)
-                finally:  # those of a caller who was cancelled, for the next one
-                    self._waiting = [item for item in batch if not item.is_done] + self._waiting
-                    if not own.is_done:
-                        self._waiting.remove(own)
+        try:
+            async with self._lock:
+                if is_alone:
+                    await self._write([own])
+                if not own.is_done:
+                    batch, self._waiting = self._waiting, []
+                    try:
+                        await self._write(batch)
+                    finally:  # those of a caller who was cancelled, for the next one
+                        self._waiting = [item for item in batch if not item.is_done] + self._waiting
+        finally:  # who was cancelled is not written later
+            self._waiting = [item for item in self._waiting if item is not own]
         if own.error:
             raise own.error
         return own.result

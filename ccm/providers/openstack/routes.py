@@ -264,11 +264,17 @@ class Combined(Generic[T]):
         """Returns when it is done, raises what its own call raised."""
         own = _Waiting(item)
         self._waiting.append(own)
-        async with self.lock:
-            if not own.is_done:
-                await asyncio.sleep(GATHER)
-                taken, self._waiting = self._waiting, []
-                await self._write_all(taken)
+        try:
+            async with self.lock:
+                if not own.is_done:
+                    await asyncio.sleep(GATHER)
+                    taken, self._waiting = self._waiting, []
+                    try:
+                        await self._write_all(taken)
+                    finally:  # those of a caller who was cancelled, for the next one
+                        self._waiting = [each for each in taken if not each.is_done] + self._waiting
+        finally:  # who was cancelled is not written later
+            self._waiting = [each for each in self._waiting if each is not own]
         if own.error:
             raise own.error
 

@@ -16,6 +16,7 @@ from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.addresses import PublicAddresses
 from ccm.providers.azure.lb.members import Members, PoolMembers, backends
 from ccm.providers.azure.machines import Machine, Machines
+from ccm.providers.azure.shared_writes import SharedResource
 
 STACK = "https://management.local.example"
 BALANCER = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/loadBalancers/kit"
@@ -130,3 +131,32 @@ def test_a_machine_that_a_list_leaves_out_stays_behind_load_balancers() -> None:
     entry = {"name": "n-b", "properties": {"ipAddress": "10.0.0.9"}}
     pool: Json = {"properties": {"loadBalancerBackendAddresses": [entry]}}
     assert Members(api(), config).leaving(PoolMembers(pool, wanted, 4), []) == set()
+
+
+async def test_who_gave_up_while_others_were_written_is_not_written_later() -> None:
+    """Its Service may be gone by then."""
+    is_free, there = asyncio.Event(), Json(etag="1", properties={"provisioningState": "Succeeded"})
+
+    class Api:
+        async def get(self, operation: str, path: str) -> Json:
+            return dict(there)
+
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            await is_free.wait()
+            there.update(body)
+            return dict(there)
+
+    shared = SharedResource(cast(AzureApi, Api()), "Thing", "/thing", None)
+    names = ("first", "second", "third")
+
+    def change(name: str) -> asyncio.Task[Json | None]:
+        return asyncio.create_task(shared.change(lambda item: item.update({name: True})))
+
+    first, second, third = map(change, names)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.sleep(0)
+    is_free.set()
+    await asyncio.gather(first, third)
+    assert [name for name in names if name in there] == ["first", "third"]

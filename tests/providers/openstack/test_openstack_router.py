@@ -133,10 +133,13 @@ class Cloud:
         self.calls: list[list[str]] = []
         self.errors: dict[str, CloudError] = {}
         self.combined = Combined(self._write, asyncio.Lock())
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def _write(self, items: Sequence[str]) -> None:
         self.calls.append(sorted(items))
         await asyncio.sleep(0)
+        await self.answers.wait()
         for item in items:
             if item in self.errors:
                 raise self.errors[item]
@@ -167,3 +170,27 @@ async def test_a_cloud_that_fails_is_not_asked_for_each_by_itself() -> None:
     cloud.errors["b"] = failed
     assert await cloud.do("a", "b", "c") == [failed, failed, failed]
     assert len(cloud.calls) == 1
+
+
+async def test_who_gave_up_before_a_write_is_not_in_it() -> None:
+    cloud = Cloud()
+    cloud.answers.clear()
+    first = asyncio.create_task(cloud.combined.do("a"))
+    await until("the first is under way", lambda: cloud.calls)
+    others = [asyncio.create_task(cloud.combined.do(item)) for item in ("b", "c")]
+    await asyncio.sleep(0)
+    others[0].cancel()
+    cloud.answers.set()
+    await asyncio.gather(first, others[1])
+    assert cloud.calls == [["a"], ["c"]]
+
+
+async def test_who_waits_behind_one_who_gave_up_is_written() -> None:
+    cloud = Cloud()
+    cloud.answers.clear()
+    tasks = [asyncio.create_task(cloud.combined.do(item)) for item in ("a", "b")]
+    await until("both are under way", lambda: cloud.calls)
+    tasks[0].cancel()
+    cloud.answers.set()
+    await tasks[1]
+    assert cloud.calls == [["a", "b"], ["b"]]
