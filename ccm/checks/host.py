@@ -59,7 +59,9 @@ async def probe_runtime(context: CheckContext) -> ObservedRuntime:
 def observe_runtime(directory: str) -> ObservedRuntime:
     """The same, blocking; makes and changes nothing."""
     paths = RuntimePaths(Path(directory).absolute())
-    holder = _lock_holder(paths.lock)
+    # What another user made there may be anything; a start refuses it.
+    is_ours = os.geteuid() == 0 or not _distrust(paths.directory)
+    holder = _lock_holder(paths.lock) if is_ours else ""
     answer = _status(paths.control) if holder else None
     return ObservedRuntime(paths.directory, holder, conform(Status, answer) if answer else None)
 

@@ -1,5 +1,6 @@
 """What another user could have made or can exchange is no directory, and no file, of ours."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 from ccm.bus.in_flight import InFlightJournal
 from ccm.bus.paths import claim
-from ccm.checks.host import unusable_directory
+from ccm.checks.host import observe_runtime, unusable_directory
 from ccm.directories import make_private
 from ccm.errors import ConfigurationFault
 from ccm.sandbox.components import find_sandbox
@@ -133,3 +134,18 @@ def test_a_sandbox_does_not_empty_a_directory_that_none_has_used(short_dir: Path
     assert "it has files that no sandbox wrote" in done.stderr
     assert (short_dir / "thesis.tex").read_text() == "content"
     assert short_dir.stat().st_mode & 0o777 == 0o755
+
+
+@ROOT
+def test_what_another_user_made_is_no_running_supervisor(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below /tmp they may be first; a pipe in the place of the lock would never be open."""
+    with (short_dir / "supervisor.lock").open("w") as lock:
+        lock.write("4242")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert observe_runtime(str(short_dir)).holder == "4242"
+        os.chown(short_dir, THEIRS, THEIRS)
+        monkeypatch.setattr("ccm.checks.host.os.geteuid", lambda: 1000)
+        assert observe_runtime(str(short_dir)).holder == ""
