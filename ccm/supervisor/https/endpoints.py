@@ -161,8 +161,9 @@ class Endpoints:
     def routes(self, is_profiling: bool) -> Iterator[web.RouteDef]:
         """Those under `/debug` only with `is_profiling`."""
         yield from self.health.routes()
-        yield web.get("/metrics", partial(_exposition, self.metrics))
-        yield web.get("/metrics/slis", partial(_exposition, self.slis))
+        turn = asyncio.Lock()
+        yield web.get("/metrics", partial(_exposition, turn, self.metrics))
+        yield web.get("/metrics/slis", partial(_exposition, turn, self.slis))
         yield web.delete("/metrics/slis", self._reset_slis)
         yield web.get("/configz", self._configz)
         yield web.get("/statusz", self._statusz)
@@ -226,9 +227,15 @@ async def _pprof(_: web.Request) -> web.Response:
     return web.Response(text=NO_PPROF, status=501)
 
 
-async def _exposition(registry: CollectorRegistry, request: web.Request) -> web.Response:
+async def _exposition(
+    turn: asyncio.Lock, registry: CollectorRegistry, request: web.Request
+) -> web.Response:
+    """One scrape in each turn of the loop: of many at once, a Lease would wait for them all."""
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    response = web.Response(body=encode(registry), headers={"Content-Type": content_type})
+    async with turn:
+        await asyncio.sleep(0)  # the others wait meanwhile, and not only for this one
+        body = encode(registry)
+    response = web.Response(body=body, headers={"Content-Type": content_type})
     response.enable_compression()
     return response
 

@@ -1,13 +1,16 @@
 """The endpoints: their responses, and that none is served without permission."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from ccm.model.conform import conform
 from ccm.model.status import STATUS_SCHEMA, Status
@@ -22,6 +25,8 @@ from ccm.supervisor.https.endpoints import (
 from ccm.supervisor.metrics_collector import HealthCollector
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, Response, serving_routes
+from tests.support.deadlines import within
+from tests.support.pki import trusting_anybody
 
 
 @dataclass
@@ -249,3 +254,43 @@ def test_a_change_is_logged_once_with_its_reason(
         ("WARNING", "health check failed", "it is late"),
         ("INFO", "health check recovered", None),
     ]
+
+
+class Turns(Collector):
+    """A metric that notes in which turn of the loop each scrape came."""
+
+    def __init__(self) -> None:
+        self.now, self.scrapes = 0, list[int]()
+
+    async def count(self) -> None:
+        while True:
+            self.now += 1
+            await asyncio.sleep(0)
+
+    def collect(self) -> Iterator[Metric]:
+        self.scrapes.append(self.now)
+        yield GaugeMetricFamily("ccm_turns", "Since the start.", 1)
+
+
+async def test_many_scrapes_at_once_hold_up_nothing_else(reviews: ReviewApi) -> None:
+    """Each takes its time, and a renewal of the Lease would wait for all of them."""
+    turns, supervisor = Turns(), Supervisor()
+    endpoints = supervisor.endpoints()
+    endpoints.metrics.register(turns)
+    turns.scrapes.clear()
+    open_to_all = ("/metrics",)
+    routes = endpoints.routes(is_profiling=True)
+    flags = {"master": reviews.url, "authorization_always_allow_paths": open_to_all}
+    async with serving_routes(routes, **flags) as server:
+        tls = trusting_anybody()
+        open_all = (asyncio.open_connection("127.0.0.1", server.port, ssl=tls) for _ in range(30))
+        clients = await asyncio.gather(*open_all)
+        counting = asyncio.create_task(turns.count())
+        for _, writer in clients:
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with within():
+            for reader, writer in clients:
+                assert b" 200 " in await reader.readline()
+                writer.close()
+        counting.cancel()
+    assert len({*turns.scrapes}) == len(turns.scrapes) == 30
