@@ -253,7 +253,10 @@ async def test_a_balancer_or_address_of_another_that_a_service_names_is_refused(
 
 
 async def test_who_shares_the_balancer_of_another_changes_nothing_of_it(harness: Harness) -> None:
-    """With a port of its own it joins, leaves, joins again and is deleted; or it is refused."""
+    """With a port of its own it joins, leaves, joins again and is deleted; or it is refused.
+
+    So it is with a port of the other's, which it cannot have.
+    """
     features = harness.load_balancers.supported_features
     ranges: dict[str, Any] = {"loadBalancerSourceRanges": ["192.0.2.0/24"]}
     theirs = service("theirs", **ranges if Feature.SOURCE_RANGES in features else {})
@@ -268,8 +271,11 @@ async def test_who_shares_the_balancer_of_another_changes_nothing_of_it(harness:
             with suppress(Refused):
                 await harness.until_done(harness.load_balancers.ensure, asked, backends)
             await harness.check_balancer(theirs, machines)
-        await harness.until_done(harness.load_balancers.delete, shares)
-        await harness.check_balancer(theirs, machines)
+        for asked in (shares, service(f"hostile-{number}", annotations, **spec)):
+            with suppress(Refused):
+                await harness.until_done(harness.load_balancers.ensure, asked, backends)
+            await harness.until_done(harness.load_balancers.delete, asked)
+            await harness.check_balancer(theirs, machines)
 
 
 async def test_no_annotation_before_the_deletion_leaves_anything_behind(harness: Harness) -> None:
