@@ -22,7 +22,7 @@ from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
 
 from ccm.cloud.interface import Gate
-from ccm.cloud.lookup import MAX_PAGES, batches
+from ccm.cloud.lookup import MAX_PAGES, MAX_VALUES, batches
 from ccm.cloud.shared_read import SharedBlockingReads
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled, Unauthenticated
 from ccm.model.objects import Json, mapping, objects, text
@@ -36,7 +36,14 @@ from ccm.providers.aws.credentials import (
 )
 from ccm.providers.aws.ids import INSTANCE_ID
 from ccm.providers.aws.tags import Tags, read_tags
-from ccm.providers.aws.wire import check_body, check_members, limit_time, new_session, time_limit
+from ccm.providers.aws.wire import (
+    ELEMENTS,
+    check_body,
+    check_members,
+    limit_time,
+    new_session,
+    time_limit,
+)
 
 log = logging.getLogger(__name__)
 
@@ -183,9 +190,12 @@ class AwsApi:
         is_ec2 = name.startswith("ec2:")
         sent, received = ("NextToken", "NextToken") if is_ec2 else ("Marker", "NextMarker")
         items: list[Json] = []
-        tokens: set[str] = set()
+        tokens, elements = set[str](), 0
         while True:
             answer = self.call(name, **parameters)
+            elements += answer.get(ELEMENTS, 0)
+            if elements > MAX_VALUES:
+                raise CloudError(f"{name}: all pages have more than {MAX_VALUES} elements")
             items += answer.get(member) or []
             token = answer.get(received)
             if not token:
@@ -227,7 +237,8 @@ class AwsApi:
         found: list[Json] = []
         for values in batches(instance_ids, MAX_FILTER_VALUES):
             filters = [{"Name": "instance-id", "Values": list(values)}]
-            found += self.describe_instances(Filters=filters, MaxResults=MAX_INSTANCES_PER_PAGE)
+            some = self.describe_instances(Filters=filters, MaxResults=MAX_INSTANCES_PER_PAGE)
+            found += (record for record in some if record.get("InstanceId") in values)
         return found
 
     def find_balancer(self, call: str, member: str, key: str, name: str) -> Json | None:

@@ -28,6 +28,7 @@ from ccm.model.objects import Json
 _BEFORE_ROOT = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*"
 """Matched in one way at most, however many comments there are."""
 _HEAD = 4096  # bytes in which an answer has to begin, after comments
+ELEMENTS = "CountOfElements"
 MAX_TIME = 64  # characters
 _SHOWN = 60  # characters of an odd answer in an error's text
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
@@ -42,9 +43,14 @@ def new_session() -> Session:
     return session
 
 
-def check_body(operation_model: OperationModel, response_dict: Mapping[str, Any], **_: Any) -> None:
+def check_body(
+    operation_model: OperationModel,
+    response_dict: Mapping[str, Any],
+    customized_response_dict: dict[str, Any] | None = None,
+    **_: Any,
+) -> None:
     """Raise `ResponseParserError` for what takes more memory than an answer may, and for a success
-    that is no answer to this operation.
+    that is no answer to this operation. How many `ELEMENTS` it has is said in the answer.
 
     For botocore's event `before-parse`.
     """
@@ -56,6 +62,8 @@ def check_body(operation_model: OperationModel, response_dict: Mapping[str, Any]
     root = rb"%s<(?:\w+:)?%sResponse[\s/>]" % (_BEFORE_ROOT, name.encode())
     if response_dict["status_code"] < 300 and not re.match(root, body[:_HEAD], re.DOTALL):
         raise ResponseParserError(f"this is not an answer to {name}: {body[:_SHOWN]!r}")
+    if customized_response_dict is not None:
+        customized_response_dict[ELEMENTS] = body.count(b"<")
 
 
 def check_members(operation_model: OperationModel, answer: Json) -> None:

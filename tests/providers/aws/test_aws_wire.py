@@ -150,3 +150,19 @@ async def test_a_list_whose_pages_never_end_is_given_up_injected(
     aws.proxy.rule = page
     with pytest.raises(CloudError, match="more than 5 pages"):
         await aws.describe(node(made["PrivateDnsName"]))
+
+
+async def test_the_pages_of_a_list_take_together_no_more_memory_than_one_may_injected(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MAX_VALUES", 100)
+    (made,) = aws.launch()
+    numbers = count()
+
+    def page(_: Request) -> Reply:
+        return Reply(PAGE.format(more=f"<nextToken>{next(numbers)}</nextToken>"))
+
+    aws.proxy.rule = page
+    with pytest.raises(CloudError, match="more than 100 elements"):
+        await aws.describe(node(made["PrivateDnsName"]))
+    assert next(numbers) < 100
