@@ -12,11 +12,16 @@ def rightful_node(nodes: Sequence[Node], machine: Instance) -> str:
     What the cloud calls the machine goes first: a kubelet has one name, and may write any provider
     ID, UUID or address.
     """
-    for fits in (_has_its_name, _has_its_uuid, _has_its_address):
+    for fits in (_has_its_whole_name, _has_its_name, _has_its_uuid, _has_its_address):
         found = [node.name for node in nodes if fits(node, machine)]
         if len(found) == 1:
             return found[0]
     return ""
+
+
+def _has_its_whole_name(node: Node, machine: Instance) -> bool:
+    """With its domain: the Node of a machine in another domain may have the rest of it."""
+    return "." in node.name and node.name in {name.lower() for name in machine.names}
 
 
 def _has_its_name(node: Node, machine: Instance) -> bool:

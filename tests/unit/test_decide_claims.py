@@ -32,6 +32,11 @@ BY_ADDRESS = node(with_addresses("Hostname x", "ExternalIP 192.0.2.1"), name="by
         pytest.param([OTHER, BY_UUID, BY_ADDRESS, node(name="web-1")], "web-1", id="first-by-name"),
         pytest.param([node(name="web-1.example.com"), BY_UUID], "web-1.example.com", id="domain"),
         pytest.param([node(name="vm-7")], "vm-7", id="any-of-its-names"),
+        pytest.param(
+            [node(with_uuid(UUID), name="web-1"), node(with_uuid(UUID), name="web-1.example.com")],
+            "web-1.example.com",
+            id="its-domain-before-none",
+        ),
         pytest.param([OTHER, BY_ADDRESS, BY_UUID], "by-uuid", id="then-by-uuid"),
         pytest.param([node(with_uuid(SWAPPED.upper()))], "node-1", id="uuid-of-swapped-bytes"),
         pytest.param([BY_ADDRESS, OTHER], "by-address", id="then-by-address"),
