@@ -192,6 +192,39 @@ async def test_a_shared_address_is_no_additional_one_of_who_leaves_it(
     assert rules(lab) == before
 
 
+@pytest.mark.parametrize("whose", ["victim", "attacker"])
+async def test_an_address_whose_ports_are_all_anothers_is_not_shared(
+    lab: Lab, cloud: Started, node: Node, whose: str
+) -> None:
+    """Azure prefers a rule of one port; one of all ports would let clients reach the other's."""
+    is_ha = {**INTERNAL, "load-balancer-enable-high-availability-ports": "true"}
+    kinds = {"victim": INTERNAL, "attacker": INTERNAL, whose: is_ha}
+    ip = (await cloud.ensure(web("victim", kinds["victim"], **RANGES), node)).ingress[0].ip
+    before = rules(lab)
+    attacker = web("attacker", kinds["attacker"], **OTHER_PORT, loadBalancerIP=ip)
+    with pytest.raises(Refused, match="one of them has all its ports"):
+        await cloud.ensure(attacker, node)
+    assert rules(lab) == before
+
+
+@pytest.mark.parametrize(
+    "kind", [{}, OFF, {"disable-load-balancer-nsg-rule": "true"}], ids=["floats", "off", "no rule"]
+)
+@pytest.mark.parametrize("place", [{}, INTERNAL], ids=["public", "internal"])
+async def test_who_has_no_rule_at_a_shared_address_opens_and_closes_nothing_there(
+    lab: Lab, cloud: Started, node: Node, kind: dict[str, str], place: dict[str, str]
+) -> None:
+    """None of its ports has a rule, so that none shows that it uses the frontend."""
+    ip = (await cloud.ensure(web("victim", place, **RANGES), node)).ingress[0].ip
+    before = rules(lab)
+    no_rule = {"service.beta.kubernetes.io/port_80_no_lb_rule": "true"}
+    attacker = web("attacker", {**place, **kind, **no_rule}, loadBalancerIP=ip)
+    await cloud.ensure(attacker, node)
+    assert rules(lab) == before
+    await delete(cloud, attacker)
+    assert rules(lab) == before
+
+
 async def test_a_port_without_a_rule_of_the_load_balancer_is_not_opened_for_another(
     lab: Lab, cloud: Started, node: Node
 ) -> None:

@@ -201,7 +201,8 @@ class AzureLoadBalancers:
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
         listed = [*listed, *await self._addresses.list_former(group, before)]
-        frontends = [*before, *plan.frontends_in(now.values(), names)]
+        asked = (planned.shared_frontend(balancer, family) for family in request.families)
+        frontends = [*before, *plan.frontends_in(now.values(), names), *filter(None, asked)]
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = joined_addresses(self._pools(balancers, names), read.machines.interfaces)
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}

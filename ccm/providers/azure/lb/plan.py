@@ -63,6 +63,7 @@ class BalancerPlan:
             if shared := self.shared_frontend(balancer, family):
                 if not self.shares:
                     raise Refused(f"frontend {text(shared.get('name'))} is another Service's")
+                self._check_sharing(properties, shared)
                 frontend_id = id_of(shared)
             else:
                 frontends.append(frontend)
@@ -89,6 +90,22 @@ class BalancerPlan:
             is_own = self.request.names.is_own(text(rule.get("name")))
             if self.request.names.owns_pool(pool) and not is_own:
                 raise Refused(f"pool {pool} is another Service's: give one of them another name")
+
+    def _check_sharing(self, properties: Json, frontend: Json) -> None:
+        """Raise `Refused` where one of those who share a frontend would have all its ports."""
+        rules = [
+            properties_of(rule)
+            for rule in objects(properties.get(RULES))
+            if not self.request.names.is_own(text(rule.get("name")))
+        ]
+        current = [
+            item
+            for item in rules
+            if key_of(item.get("frontendIPConfiguration")) == key_of(frontend)
+        ]
+        if self.request.is_ha or any(item.get("protocol") == "All" for item in current):
+            name = text(frontend.get("name"))
+            raise Refused(f"frontend {name} is another Service's: one of them has all its ports")
 
     def shared_frontend(self, balancer: Json, family: str) -> Json | None:
         """Another Service's frontend that has the address which this one asks for."""

@@ -93,7 +93,7 @@ class BalancerRequest:
         those that lead to it.
         """
         found: dict[str, list[str]] = {}
-        is_alone = self._is_ha or (self.is_floating and not shares)
+        is_alone = self.is_ha or (self.is_floating and not shares)
         for port in self.ports if is_alone else self._ruled_ports():
             number = port.number if self.is_floating else port.node_port
             found.setdefault(RULE_PROTOCOLS[port.protocol], []).append(str(number))
@@ -103,7 +103,7 @@ class BalancerRequest:
 
     def rules(self, family: str, frontend: str, pool: str, probes: str) -> list[Json]:
         """The rules, with the IDs of what they refer to; `probes` is the path of probes."""
-        if self._is_ha:
+        if self.is_ha:
             first = self.ports[0]
             rule = self._rule(family, first, frontend, pool)
             rule["properties"] |= {
@@ -124,12 +124,13 @@ class BalancerRequest:
 
     def probes(self, family: str) -> list[Json]:
         """Each probe once."""
-        ports = self.ports if self._is_ha else self._ruled_ports()
+        ports = self.ports if self.is_ha else self._ruled_ports()
         found = {probe["name"]: probe for port in ports if (probe := self._probe_of(port, family))}
-        return list(found.values())[: 1 if self._is_ha else None]
+        return list(found.values())[: 1 if self.is_ha else None]
 
     @property
-    def _is_ha(self) -> bool:
+    def is_ha(self) -> bool:
+        """Whether it has all ports of its address."""
         return self.is_internal and self.annotations.is_true(
             "load-balancer-enable-high-availability-ports"
         )
