@@ -37,7 +37,7 @@ class SharedRead(Generic[A]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether no one waits for an answer."""
         return not self._waiting
 
     async def __call__(self, key: str = "") -> A:

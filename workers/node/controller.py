@@ -276,7 +276,7 @@ class NodeController:
         return Result("initialized")
 
     def _check_names_machine(self, node: Node, instance: Instance) -> None:
-        """Raise `CannotPlan` for a provider ID by which nobody finds the machine again.
+        """Raise `CannotPlan` for a provider ID by which no one finds the machine again.
 
         Once it is in a Node, nothing changes it.
         """

@@ -112,7 +112,7 @@ class GceApi(JsonApi):
             }
             found = place_of(self._section, known)
             if not (re.fullmatch(PROJECT, found.project) and re.fullmatch(NAME, found.region)):
-                raise CloudError("GetMetadata: the answer says no project or zone")
+                raise CloudError("GetMetadata: the answer lacks a project or zone")
             self._place = found
         return self._place
 

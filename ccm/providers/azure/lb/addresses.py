@@ -204,7 +204,7 @@ class PublicAddresses:
         kinds = objects(answer.get("resourceTypes"))
         machines = [kind for kind in kinds if kind.get("resourceType") == "virtualMachines"]
         if not machines:
-            raise CloudError("GetZones: the answer says nothing of virtual machines")
+            raise CloudError("GetZones: the answer lacks virtual machines")
         found = [
             text(zone)
             for kind in machines

@@ -55,7 +55,7 @@ class Extent:
 
     `stale` ones have no Service now. `shared` ones have rules of others as well, or are machines':
     there rules of `kept` ports, by protocol, stay. Of `foreign` ones, whose frontend is another's,
-    it is for the other to deny everybody else.
+    it is for the other to deny all others.
     """
 
     stale: Collection[str] = ()
