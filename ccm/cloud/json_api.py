@@ -27,7 +27,7 @@ from ccm.background import start_task
 from ccm.cloud.config_file import read_bounded
 from ccm.cloud.credentials import Credentials
 from ccm.cloud.interface import Gate
-from ccm.cloud.lookup import MAX_PAGES, NOT_UNDERSTOOD, Measure
+from ccm.cloud.lookup import MAX_PAGES, MAX_VALUES, NOT_UNDERSTOOD
 from ccm.errors import (
     CloudError,
     Conflict,
@@ -52,6 +52,19 @@ JSON = "application/json"
 
 class Unsent(CloudError):
     """No connection could be made: the request did not leave."""
+
+
+@dataclass(slots=True)
+class Measure:
+    """How many values of JSON an answer has, and all pages of a list together."""
+
+    values: int = 0
+
+    def add(self, operation: str, body: bytes) -> None:
+        """Raises `CloudError` for more than memory has room for: three bytes may be a hundred."""
+        self.values += sum(map(body.count, (b"{", b"[", b",")))
+        if self.values > MAX_VALUES:
+            raise CloudError(f"{operation}: the answer has more than {MAX_VALUES} values")
 
 
 @dataclass(frozen=True, slots=True)

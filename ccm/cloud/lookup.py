@@ -44,19 +44,6 @@ class Lookup(Generic[R]):
         return self.read(list(dict.fromkeys(self.values.values())))
 
 
-@dataclass(slots=True)
-class Measure:
-    """How many values of JSON an answer has, and all pages of a list together."""
-
-    values: int = 0
-
-    def add(self, operation: str, body: bytes) -> None:
-        """Raises `CloudError` for more than memory has room for: three bytes may be a hundred."""
-        self.values += sum(map(body.count, (b"{", b"[", b",")))
-        if self.values > MAX_VALUES:
-            raise CloudError(f"{operation}: the answer has more than {MAX_VALUES} values")
-
-
 def check_xml(body: bytes) -> None:
     """Raise `ValueError` for what takes many times its size in memory, or hides whether it does."""
     if b"<!DOCTYPE" in body or b"\0" in body[:4]:

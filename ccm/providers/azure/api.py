@@ -104,7 +104,7 @@ class AzureApi(JsonApi):
         super().__init__(gate, caller)
         self._config, self._read_config = config, read_config
         self._endpoints = None if config.resource_manager_endpoint else CLOUDS[config.cloud.lower()]
-        self._looking = asyncio.Lock()
+        self._looking, self._has_no_token = asyncio.Lock(), False
         self._tokens: dict[str, RenewedToken[Token]] = {}  # by tenant
         self._login = Credentials(
             self._identity,
@@ -233,15 +233,15 @@ class AzureApi(JsonApi):
         """One of this tenant, asked for with the identity of now."""
 
         async def ask(known: Identity) -> Token:
+            if self._has_no_token and self._config.resource_manager_endpoint:
+                self._endpoints = None  # the login may be elsewhere by now
+            self._has_no_token = True
             request = token_request(known, await self._known_endpoints(), tenant)
             try:
                 answer, _ = await self.attempt(request)
-            except CloudError as error:
-                if self._config.resource_manager_endpoint:
-                    self._endpoints = None  # the login may be elsewhere by now
-                if isinstance(error, Refused):  # 400 is Entra ID's word for most of what is wrong
-                    raise Unauthenticated(str(error)) from error
-                raise
+            except Refused as error:  # 400 is Entra ID's word for most of what is wrong
+                raise Unauthenticated(str(error)) from error
+            self._has_no_token = False
             return read_token(answer)
 
         return await self._login.use(ask)
