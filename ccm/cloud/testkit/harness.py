@@ -167,8 +167,13 @@ class Harness:
         assert len(found) <= 1, f"there are {len(found)} load balancers named {name}"
         return found[0] if found else None
 
-    async def check_balancer(self, service: Service, machines: Iterable[Machine]) -> None:
-        """In the cloud the balancer is what the Service asks for, with these backends."""
+    async def check_balancer(
+        self, service: Service, machines: Iterable[Machine], *, is_shared: bool = False
+    ) -> None:
+        """In the cloud the balancer is what the Service asks for, with these backends.
+
+        One that `is_shared` may have listeners of others as well.
+        """
         ranges = service.source_ranges()
         wanted = ObservedBalancer(
             name=self.load_balancers.name_for(service),
@@ -185,6 +190,8 @@ class Harness:
         has_none = seen and not seen.backends and not any(port for _, _, port in seen.listeners)
         if has_none or not self.adapter.has_node_ports:
             wanted = replace(wanted, listeners=frozenset((p, n, 0) for p, n, _ in wanted.listeners))
+        if seen and is_shared:
+            seen = replace(seen, listeners=seen.listeners & wanted.listeners)
         assert seen == wanted
 
     @asynccontextmanager

@@ -270,7 +270,7 @@ async def test_who_shares_the_balancer_of_another_changes_nothing_of_it(harness:
         for asked in (shares, alone, shares):
             with suppress(Refused):
                 await harness.until_done(harness.load_balancers.ensure, asked, backends)
-            await harness.check_balancer(theirs, machines)
+            await harness.check_balancer(theirs, machines, is_shared=True)
         for asked in (shares, service(f"hostile-{number}", annotations, **spec)):
             with suppress(Refused):
                 await harness.until_done(harness.load_balancers.ensure, asked, backends)

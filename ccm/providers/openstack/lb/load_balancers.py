@@ -107,7 +107,8 @@ class OctaviaLoadBalancers:
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; `RetryAfter` follows each change that Octavia needs time for."""
         request = self._read(service)
-        self._deleting.pop(service.uid, None)  # one that is made now is another one
+        if service.uid in self._deleting:  # what is made now is another one
+            await self.delete(service)
         with warnings_as_notes(request.annotations):
             found = await self._find(request, may_leave=True)
             if found is None:
