@@ -13,7 +13,7 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
     ("page", "count"),
     [
         ("writers", 6),
-        ("attacks", 2),
+        ("attacks", 3),
         ("attacks-services", 3),
         ("attacks-clouds", 2),
         ("attacks-port", 1),
