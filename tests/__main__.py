@@ -16,7 +16,7 @@ from tests.support.outcomes import Outcomes, read, summary
 
 PROCESSES = os.environ.get("TEST_PROCESSES", "6")
 BESIDE = ("-n", PROCESSES, "--dist", "loadgroup", "-m", "not alone")
-APART = ("-n", PROCESSES, "--dist", "worksteal", "-m", "alone")
+APART = ("-n", PROCESSES, "--dist", "loadgroup", "-m", "alone")
 """Tests that measure time run first, while the machine rests, beside others of their kind only."""
 ALONE = ("-n", "0")
 AT_MOST_TWICE = 40

@@ -54,6 +54,7 @@ SECONDS = float(os.environ.get("CCM_ATTACK_SECONDS", "900" if IS_LONG else "3"))
 BLOCK = 180.0
 FLAGS = ("--controllers=cloud-node,cloud-node-lifecycle,service", "--cloud-rate=write=200")
 PROBED_WITHIN, LATE = 1.0, 0.001  # seconds that a kubelet waits; the share that may wait longer
+SERVED, ASKED = frozenset({"service", "service's end", "node"}), frozenset({"probe", "scrape"})
 MORE = 2.0  # times what the same takes without the attack
 
 Waits = Mapping[str, Mapping[str, list[Wait]]]  # by what for, and by the block that they began in
@@ -74,10 +75,12 @@ async def tenant(api: Kube) -> AsyncIterator[None]:
 
 @dataclass
 class Blocks:
-    """What took turns, and when by the wall clock."""
+    """What took turns, and when by the wall clock. Each lasts until all of `served` came once."""
 
     site: Site
     honest: Running
+    file: Path
+    served: frozenset[str]
     times: list[tuple[str, float, float]] = field(default_factory=list)
 
     async def run(self, attacks: Mapping[str, Attack]) -> None:
@@ -88,8 +91,13 @@ class Blocks:
                 seconds = SECONDS / rounds / (1 if name == "attack" else 2)
                 async with attack(self.site):
                     await asyncio.sleep(began + seconds - time.time())
+                    await until(f"all are served beside {name}", lambda: self._served(began))  # noqa: B023
                     assert self.honest.process.poll() is None, self.honest.tail()
                 self.times.append((name, began, time.time()))
+
+    def _served(self, began: float) -> bool:
+        waits = read_waits(self.file)
+        return self.served <= {wait.what for wait in waits if wait.began >= began}
 
     def sorted(self, waits: list[Wait]) -> Waits:
         """The waits by what for, and by the block that they began in."""
@@ -109,7 +117,7 @@ async def run(
     words = (cluster.kubeconfig("admin"), cloud.url, site.port, cluster.token("admin"), file)
     with Running("honest", directory, ["tests.support.honest", *map(str, words)]) as honest:
         await until("the honest are served", lambda: file.exists() and len(read_waits(file)) > 4)
-        blocks = Blocks(site, honest)
+        blocks = Blocks(site, honest, file, SERVED | (ASKED if site.port else set()))
         await blocks.run(attacks)
         no_worker_died(site.leader)
     found = blocks.sorted(read_waits(file))
@@ -198,7 +206,7 @@ async def test_others_wait_no_longer_beside_large_services_and_a_new_leader(
 
 def wait_no_longer(waits: Waits) -> None:
     """Fails where something does not come beside an attack, or comes much later than without."""
-    for what in ("service", "service's end", "node"):
+    for what in sorted(SERVED):
         seconds = {name: [wait.seconds for wait in found] for name, found in waits[what].items()}
         attacked = seconds.pop("attack")
         assert max(attacked) < timeout(), what
@@ -210,5 +218,5 @@ def wait_no_longer(waits: Waits) -> None:
 def late_share(waits: Waits, block: str) -> float:
     """The share of probes and scrapes that were not answered while the one who asks waits."""
     limit = PROBED_WITHIN * (1.0 if IS_LONG else slowness())
-    asked = [wait for what in ("probe", "scrape") for wait in waits[what][block]]
+    asked = [wait for what in ASKED for wait in waits[what][block]]
     return sum(wait.seconds > limit for wait in asked) / len(asked)

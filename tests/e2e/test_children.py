@@ -67,8 +67,8 @@ async def test_killed_workers_are_back_within_a_second(env: Environment) -> None
             after = supervisor.pids()
             assert {n for n in after if after[n] != before[n]} == {name}
         await env.nodes.until_initialized(first + kills)
-        workers = supervisor.workers()
-        assert sum(worker["restarts"] for worker in workers.values()) == kills, workers
+        restarts = {name: worker["restarts"] for name, worker in supervisor.workers().items()}
+        assert sum(restarts.values()) == kills, restarts
         await until("they know all nodes", lambda: node_count(supervisor) == first + kills)
         assert supervisor.is_leading()
         assert supervisor.end() == 0
