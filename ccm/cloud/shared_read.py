@@ -3,13 +3,15 @@
 A shared read is made for the cluster, at the priority of its callers, and not for the owner of the
 first one: no caller waits behind all else that this owner wants, or for one that is less urgent.
 All callers get the same answer, which they must not change; it is never older than the question.
+Work that others have to wait for is the cluster's as well: see `SharedLock`.
 """
 
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar, cast
 
 from ccm.background import start_task
@@ -21,6 +23,24 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 LINGER = 0.02  # seconds for which a read waits for others to share it, where there are any
+
+
+class SharedLock:
+    """Who holds it keeps all others waiting: its calls have this `priority`, or a higher one of its
+    own, and are in no owner's turn. Without a priority they are as the caller's others.
+    """
+
+    def __init__(self, priority: Priority | None = Priority.LB_ENSURE) -> None:
+        self._lock, self._priority = asyncio.Lock(), priority
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        async with self._lock:
+            if self._priority is None:
+                yield
+                return
+            with with_priority(min(self._priority, current_priority())):
+                yield
 
 
 class SharedRead(Generic[A]):

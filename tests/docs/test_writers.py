@@ -14,7 +14,8 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
     [
         ("writers", 6),
         ("attacks", 3),
-        ("attacks-services", 3),
+        ("attacks-services", 2),
+        ("attacks-turns", 2),
         ("attacks-clouds", 2),
         ("attacks-port", 1),
     ],

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from ccm.cloud import gate
 from ccm.cloud.gate import current_priority, with_priority
-from ccm.cloud.shared_read import SharedRead
+from ccm.cloud.shared_read import SharedLock, SharedRead
 from ccm.decide.budget import Priority
 from ccm.errors import Throttled
 from tests.support.waiting import let_run
@@ -116,3 +117,22 @@ async def test_when_the_process_ends_nobody_waits_for_an_answer(cloud: Cloud) ->
         calling.cancel()
     ends = await asyncio.gather(*asking, return_exceptions=True)
     assert [type(end) for end in ends] == [asyncio.CancelledError] * 3
+
+
+async def test_what_all_wait_for_is_urgent_and_in_no_ones_turn() -> None:
+    """Who holds a lock may be compared only, and be behind all else that its namespace wants."""
+    lock, seen = SharedLock(), list[tuple[Priority, str]]()
+
+    async def work(priority: Priority, held: SharedLock = lock) -> None:
+        with with_priority(priority, "theirs"):
+            async with held.held():
+                seen.append((current_priority(), gate._owner.get()))
+            assert (current_priority(), gate._owner.get()) == (priority, "theirs")
+
+    await asyncio.gather(work(Priority.REFRESH), work(Priority.LB_DELETE))
+    await work(Priority.REFRESH, SharedLock(None))
+    assert seen == [
+        (Priority.LB_ENSURE, ""),
+        (Priority.LB_DELETE, ""),
+        (Priority.REFRESH, "theirs"),
+    ]

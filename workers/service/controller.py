@@ -49,6 +49,7 @@ from workers.service.plan import (
     relevant_spec,
 )
 from workers.service.state import (
+    NodePorts,
     Refusal,
     ServiceState,
     addresses,
@@ -126,6 +127,7 @@ class ServiceController:
             minds_power,
         )
         self._states: dict[str, ServiceState] = {}
+        self._node_ports = NodePorts()
         self._steps = ServiceSteps(context, balancers)
         self._chooser = balancers if isinstance(balancers, SelectsNodesByLabel) else None
         # Comparing what is most likely right leaves room for what is new.
@@ -142,12 +144,14 @@ class ServiceController:
         """
         if kind == "Service":
             service = self._service(key)
+            new_ports = self._node_ports.update(key, service)
             if self._chooser:
                 has_one = service and service.type == "LoadBalancer"
                 labels = self._chooser.selector_labels(service) if service and has_one else ()
                 self._backends.choose_by(key, labels)
             is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
-            return () if is_known else (key,)
+            losing = self._losing(key, new_ports) if new_ports else []
+            return losing if is_known else [*losing, key]
         node = self._context.store.view(Node, key)
         others = self._machines.update(key, node)
         self._backends.update(key, node)
@@ -268,7 +272,9 @@ class ServiceController:
 
     def _next_step(self, key: str) -> PlannedStep:
         service = self._service(key)
-        state = replace(self._state(key), planned=service)
+        state = self._state(key)
+        has_lost = self._node_ports.has_lost(key, state.node_ports)
+        state = replace(state, planned=service, has_lost_node_ports=has_lost)
         if service and state.owner and service.uid == state.owner.uid:
             state = replace(state, owner=service, is_owner_gone=False, missing_since=None)
         elif not service and state.owner and state.missing_since is None:
@@ -279,6 +285,11 @@ class ServiceController:
             self._states.pop(key, None)
         backends = self._backends.current()
         return plan(service, backends, state, self._capabilities, time.monotonic())
+
+    def _losing(self, key: str, ports: Collection[int]) -> list[str]:
+        """Those whose balancers may lead to these node ports, which another Service has now."""
+        states = self._states.items()
+        return [it for it, state in states if it != key and not state.node_ports.isdisjoint(ports)]
 
     def _until_initialized(self, service: Service) -> float:
         """Seconds for which a new Service waits for Nodes; one whose balancer is begun never does.

@@ -299,6 +299,10 @@ def _provide(
     if why := _refused_before(state, backends, wanted, refused_since) or why_unsupported(
         service, capabilities
     ):
+        if state.has_lost_node_ports:  # or it would lead clients to another Service
+            return DeleteBalancer(service, is_orphan=False)
+        if state.is_deleted and service.ingress:
+            return SetStatus(service, [])
         # What it has keeps serving as it is, so the backends behind it stay right.
         is_left_behind = service.has_finalizer and not has_backends
         return UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)

@@ -66,6 +66,8 @@ class ServiceState:
     backends_sent: Backends | None = (
         None  # what the balancer was last to get, whether that worked or not
     )
+    node_ports: frozenset[int] = frozenset()  # to which its balancer may lead
+    has_lost_node_ports: bool = False  # and another Service has one of them now
     is_backend_update_due: bool = False  # may update its backends once, debounced or not
 
     @property
@@ -78,6 +80,36 @@ class ServiceState:
         """Those of its balancer, as far as they are known."""
         applied = self.last_applied
         return None if applied is None or applied.is_refused else applied.backends
+
+
+class NodePorts:
+    """Which Service has each node port: one that was given up may be another's soon."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, str] = {}
+        self._ports: dict[str, frozenset[int]] = {}
+
+    def update(self, key: str, service: Service | None) -> frozenset[int]:
+        """Take in a Service; those that it has now and had not before."""
+        before, after = self._ports.pop(key, frozenset()), node_ports_of(service)
+        for port in before - after:
+            if self._keys.get(port) == key:
+                del self._keys[port]
+        if after:
+            self._ports[key] = after
+        self._keys |= dict.fromkeys(after, key)
+        return after - before
+
+    def has_lost(self, key: str, ports: frozenset[int]) -> bool:
+        """Whether some of these, which it had, are another's."""
+        lost = ports - self._ports.get(key, frozenset())
+        return any(self._keys.get(port, key) != key for port in lost)
+
+
+def node_ports_of(service: Service | None) -> frozenset[int]:
+    """Those of its ports: clients come there, and load balancers alone to that of a check."""
+    listed = [item.get("nodePort") for item in service.ports] if service else []
+    return frozenset(port for port in listed if isinstance(port, int) and port)
 
 
 class Phase(IntEnum):

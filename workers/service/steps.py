@@ -47,7 +47,7 @@ from workers.service.plan import (
     left_alone,
     relevant_spec,
 )
-from workers.service.state import LastApplied, Refusal, ServiceState
+from workers.service.state import LastApplied, Refusal, ServiceState, node_ports_of
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,9 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
     match action:
         case EnsureBalancer(service, backends):
             owner = state.owner or service
-            return replace(state, owner=owner, is_deleted=False, backends_sent=backends)
+            ports = state.node_ports | node_ports_of(service)
+            sent = replace(state, backends_sent=backends, node_ports=ports)
+            return replace(sent, owner=owner, is_deleted=False)
         case AddFinalizer():
             return replace(state, finalizer_added_at=time.monotonic())
         case UpdateNodes(_, backends):
@@ -190,7 +192,9 @@ class ServiceSteps:
         asked = relevant_spec(service, annotations)
         now = time.monotonic()
         applied = LastApplied(asked, backends, now, ingress, annotations=annotations, name=name)
-        return replace(state, last_applied=applied, refusal=None, warnings=warnings)
+        ports = node_ports_of(service) if balancer else state.node_ports
+        ensured = replace(state, last_applied=applied, node_ports=ports)
+        return replace(ensured, refusal=None, warnings=warnings)
 
     async def _update_nodes(self, state: ServiceState, action: UpdateNodes) -> ServiceState:
         service, backends, now = action.service, action.backends, time.monotonic()
@@ -251,7 +255,9 @@ class ServiceSteps:
         self._context.counters.count(metrics.BALANCERS_DELETED)
         self._record(normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
         _log_balancer("load balancer deleted", service, began)
-        return replace(state, last_applied=None, refusal=None, is_deleted=True)
+        gone = replace(state, last_applied=None, node_ports=frozenset())
+        refusal = state.refusal if state.has_lost_node_ports else None
+        return replace(gone, refusal=refusal, is_deleted=True)
 
     @contextmanager
     def _written_by(self, service: Service) -> Iterator[list[str]]:

@@ -62,7 +62,7 @@ class Owner(StrEnum):
     NOBODY = "nobody"
     """It carries no mark at all."""
     OTHER_CLUSTER = "other cluster"
-    """It carries our kind of mark, for another cluster."""
+    """It carries our kind of mark, for another cluster; perhaps a copy, with the same Services."""
     OTHER_SERVICE = "other Service"
     """It carries this cluster's mark, for another Service; balancers only."""
 

@@ -1,10 +1,12 @@
 """Load balancers: created, read, given other backends, deleted; only ours, and only differences."""
 
 import asyncio
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,8 @@ from ccm.model.cloud import UID_BEGIN, OwnedBalancer
 from ccm.model.service import Service
 
 pytestmark = pytest.mark.asyncio
+
+MEANWHILE = 0.3  # seconds for what another Service has done at the same time
 
 
 async def test_a_name_is_of_one_service_for_ever(harness: Harness) -> None:
@@ -259,6 +263,61 @@ async def test_a_balancer_of_another_is_not_listed_as_ours(harness: Harness, own
     await harness.ensure(service(), [])
     names = [item.name for item in await harness.call(owned)]
     assert names == [harness.load_balancers.name_for(service())]
+
+
+class Meanwhile:
+    """Starts something else right before a write, the `number`-th from now on."""
+
+    def __init__(self, harness: Harness, number: int, what: Callable[[], Awaitable[Any]]) -> None:
+        self._gate, self._left, self._what = harness.gate, number, what
+        self._task: asyncio.Task[Any] | None = None
+        self._gate.before_write = self._on_write
+
+    async def _on_write(self) -> None:
+        self._left -= 1
+        if self._left:
+            self._gate.before_write = self._on_write
+            return
+        self._task = asyncio.ensure_future(self._what())
+        await asyncio.wait([self._task], timeout=MEANWHILE)  # it may have to wait for us
+
+    async def end(self) -> bool:
+        """Whether there was such a write."""
+        self._gate.before_write = None
+        if self._task:
+            await self._task
+        return self._task is not None
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["changed", "deleted"])
+async def test_what_is_done_meanwhile_for_another_service_is_not_undone(
+    harness: Harness, is_deleted: bool
+) -> None:
+    """Between any two writes, by which clouds keep what several Services share."""
+    parts = harness.load_balancers
+    if not asyncio.iscoroutinefunction(parts.ensure):
+        raise Untestable("the provider's threads cannot be interleaved")
+    machines = await harness.machines(1)
+    nodes, other = (
+        [node_of(machine) for machine in machines],
+        service("other", ports=[port(81, node_port=30081)]),
+    )
+    changed, was_there = service(ports=[port(82, node_port=30082)]), True
+    for number in itertools.count(1):
+        if not was_there:
+            break
+        await harness.ensure(service(), machines)
+        later = Meanwhile(harness, number, partial(harness.until_done, parts.ensure, other, nodes))
+        if is_deleted:
+            await harness.until_done(parts.delete, service())
+        else:
+            await harness.until_done(parts.ensure, changed, nodes)
+        was_there = await later.end()
+        if was_there:
+            await harness.check_balancer(other, machines)
+            await harness.until_done(parts.delete, other)
+        if not is_deleted:
+            await harness.check_balancer(changed, machines)
 
 
 SERVICES = [

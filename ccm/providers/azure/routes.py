@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
+from ccm.cloud.shared_read import SharedLock
+from ccm.decide.budget import Priority
 from ccm.errors import Refused
 from ccm.model.cloud import AddressType, Route, read_network
 from ccm.model.objects import Json, Node, objects, text
@@ -27,7 +29,9 @@ class AzureRoutes:
         scope = config.network_scope(config.route_table_resource_group)
         path = scope.id(ids.NETWORK, "routeTables", config.route_table_name)
         empty: Json = {"location": config.location, "properties": {"routes": []}}
-        self._table = SharedResource(api, "RouteTable", path, empty)
+        self._table = SharedResource(
+            api, "RouteTable", path, empty, lock=SharedLock(Priority.ROUTE)
+        )
         self._instances = instances
 
     async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:

@@ -4,17 +4,19 @@ Resource Manager takes a resource whole: what others have in it is kept, and its
 they changed it meanwhile. A second write while one goes on is refused.
 """
 
-import asyncio
+import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 
+from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, NoRoom, NotFound, Refused, RetryAfter
 from ccm.model.objects import Json, text
 from ccm.providers.azure.api import BUSY_RETRY, AzureApi, PreconditionFailed
 from ccm.providers.azure.ids import properties_of
 
 MOST_READS = 4  # of a resource that others keep changing, for one write
+ALONE = 300.0  # seconds for which who had a write of others refused is in no such write
 
 Edit = Callable[[Json], None]
 """Makes a resource, in place, what one caller wants; raises `CloudError` to leave it as it is."""
@@ -24,6 +26,7 @@ Edit = Callable[[Json], None]
 class _Waiting:
     edit: Edit
     known: Json | None = None
+    owner: str = ""
     result: Json | None = None
     error: CloudError | None = None
     is_done: bool = False
@@ -36,7 +39,8 @@ class _Waiting:
 class SharedResource:
     """One resource by its path; `noun` names it in operations, `empty` is what a new one is.
 
-    It is deleted in place of a write that would leave nothing which `is_used`.
+    It is deleted in place of a write that would leave nothing which `is_used`. Others wait for its
+    `lock` while one writes.
     """
 
     def __init__(
@@ -46,10 +50,12 @@ class SharedResource:
         path: str,
         empty: Json | None,
         is_used: Callable[[Json], bool] = lambda _: True,
+        lock: SharedLock | None = None,
     ) -> None:
         self._api, self._noun, self.path = api, noun, path
         self._empty, self._is_used = empty, is_used
-        self._lock, self._waiting = asyncio.Lock(), list[_Waiting]()
+        self._lock, self._waiting = lock or SharedLock(), list[_Waiting]()
+        self._alone = dict[str, float]()  # owners, until when
 
     async def read(self) -> Json | None:
         """What there is; None when it is not."""
@@ -59,25 +65,28 @@ class SharedResource:
             return None
 
     async def change(
-        self, edit: Edit, known: Json | None = None, *, is_alone: bool = False
+        self, edit: Edit, known: Json | None = None, *, owner: str = ""
     ) -> Json | None:
         """The resource after `edit`, and after those of other callers that waited as well.
 
-        `known` is the resource as the caller has read it, whose ETag shows whether it is old. One
-        that is likely to be refused, with all others in the write, `is_alone` in it. Writes nothing
-        when nothing changes. None when there is none, or no longer.
+        `known` is the resource as the caller has read it, whose ETag shows whether it is old. An
+        `owner` of whom Azure has refused a change, with all others in the write, is in no write of
+        others for a while. Writes nothing when nothing changes. None when there is none, or no
+        longer.
         """
-        own = _Waiting(edit, known)
+        own, now = _Waiting(edit, known, owner), time.monotonic()
+        self._alone = {key: until for key, until in self._alone.items() if until > now}
+        is_alone = owner in self._alone
         if not is_alone:
             self._waiting.append(own)
         try:
-            async with self._lock:
+            async with self._lock.held():
                 if is_alone:
-                    await self._write([own])
+                    await self._write_now([own])
                 if not own.is_done:
                     batch, self._waiting = self._waiting, []
                     try:
-                        await self._write(batch)
+                        await self._write_now(batch)
                     finally:  # those of a caller who was cancelled, for the next one
                         self._waiting = [item for item in batch if not item.is_done] + self._waiting
         finally:  # who was cancelled is not written later
@@ -85,6 +94,13 @@ class SharedResource:
         if own.error:
             raise own.error
         return own.result
+
+    async def _write_now(self, batch: list[_Waiting]) -> None:
+        await self._write(batch)
+        written = [item for item in batch if item.changes]
+        refused = {item.owner for item in written if isinstance(item.error, Refused)} - {""}
+        if not all(item.error for item in written):
+            self._alone |= dict.fromkeys(refused, time.monotonic() + ALONE)
 
     async def _write(self, batch: list[_Waiting]) -> None:
         for left in reversed(range(MOST_READS)):

@@ -9,11 +9,11 @@ from ccm.providers.gce.config import read_config
 from ccm.providers.gce.ids import PROVIDER_IDS
 from ccm.providers.gce.instances import GceInstances
 from ccm.providers.gce.lb.load_balancers import GceLoadBalancers
-from ccm.providers.gce.lb.names import derived_cluster_id
+from ccm.providers.gce.lb.names import CONFIG_MAP, derived_cluster_id
 from ccm.providers.gce.routes import GceRoutes
 from ccm.providers.gce.volumes import GceVolumes
 
-CONFIG_MAP, KEYS = "ingress-uid", ("provider-uid", "uid")
+KEYS = "provider-uid", "uid"
 
 
 class ClusterId:

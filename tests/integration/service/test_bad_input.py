@@ -282,3 +282,25 @@ async def test_a_provider_that_fails_holds_up_only_its_service() -> None:
         ((_, message),) = await w.reported("Warning")
         assert "the provider failed: ValueError('a bug')" in message
         assert len(w.queue.failed) == 1
+
+
+def without_annotations(raw: Json) -> None:
+    raw["metadata"].pop("annotations")
+
+
+@pytest.mark.parametrize("by_cloud", [True, False])
+async def test_a_refused_service_leads_to_no_node_port_that_is_anothers_now(by_cloud: bool) -> None:
+    """Its former listeners stay; the other Service may admit others, or nobody from outside."""
+    async with running_with(service(), N1, restrict_service_annotations=True) as w:
+        w.balancers.refused = "no such flavor" if by_cloud else ""
+        refused = {} if by_cloud else {"example.com/certificate": "theirs"}
+        await w.change(spec(ports=[port(80, nodePort=31000)]), annotated(refused))
+        await w.put(service(spec(type="NodePort", ports=[port(81)]), name="beside"))
+        assert w.balancers.of(w.service()), "it serves as it is"
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert w.balancers.of(w.service()) is None
+        assert not w.service().ingress
+        w.balancers.refused = ""
+        await w.change(spec(ports=[port(80, nodePort=31001)]), without_annotations)
+        assert w.service().ingress
+        assert w.balancers.of(w.service())

@@ -23,7 +23,7 @@ from ccm.model.cloud import AddressType, NodeAddress
 from ccm.model.objects import Json
 from ccm.model.service import HealthCheck, Service
 from ccm.providers.aws.elb.annotations import PREFIX, SUPPORTED_ANNOTATIONS
-from ccm.providers.aws.tags import tag_list
+from ccm.providers.aws.tags import SERVICE_TAG, SERVICE_UID_TAG, tag_list
 from tests.providers.aws.emulator import CREDENTIALS, REGION, Emulator
 from tests.providers.aws.proxy import (
     Fault,
@@ -182,7 +182,7 @@ class AwsAdapter(PatientAdapter):
             Listeners=[{"Protocol": "TCP", "LoadBalancerPort": 80, "InstancePort": 30080}],
             Subnets=list(self.account.public.values()),
             SecurityGroups=[self.account.nodes_group],
-            Tags=tag_list(TAGS[owner]),
+            Tags=tag_list(tags_of(service, owner)),
         )
 
     def annotation_sets(self) -> Sequence[Mapping[str, str]]:
@@ -313,7 +313,7 @@ class NetworkAdapter(AwsAdapter):
             Name=name,
             Type="network",
             Subnets=list(self.account.public.values()),
-            Tags=tag_list(TAGS[owner]),
+            Tags=tag_list(tags_of(service, owner)),
         )
         tags = [{"ResourceType": "elastic-ip", "Tags": tag_list(TAGS[owner])}]
         if owner is not Owner.NOBODY:
@@ -324,6 +324,12 @@ class NetworkAdapter(AwsAdapter):
         if not addresses:
             raise Untestable("an address without a mark is free for any Service")
         return [({f"{PREFIX}eip-allocations": one["AllocationId"]}, {}) for one in addresses]
+
+
+def tags_of(service: Service, owner: Owner) -> dict[str, str]:
+    """The tags of a load balancer that is not the Service's, but may be that of its copy."""
+    of_copy = {SERVICE_TAG: service.key, SERVICE_UID_TAG: service.uid}
+    return TAGS[owner] | (of_copy if owner is Owner.OTHER_CLUSTER else {})
 
 
 def machine_of(instance: Json) -> Machine:

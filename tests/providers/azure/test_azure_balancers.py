@@ -240,6 +240,7 @@ async def test_slow_operations_are_followed(
     lab.settings(delay=0.05)
     await asyncio.gather(*(cloud.ensure(web(f"web-{at}"), node) for at in range(3)))
     assert len(parts(lab)["frontendIPConfigurations"]) == 3
+    assert not [error for error in cloud.gate.errors if isinstance(error, RetryAfter)]
 
 
 async def test_an_internal_service_and_back(lab: Lab, cloud: Started, node: Node) -> None:

@@ -606,6 +606,54 @@ async def test_the_pool_of_another_service_is_not_taken(
     assert behind(lab, "default-web-ipv6") == before
 
 
+async def test_a_service_that_is_refused_takes_no_room_of_others(
+    lab: Lab, cloud: Started, nodes: list[Node]
+) -> None:
+    """All others would go to the rest of the load balancers until those are full."""
+    ports = [port(1000 + number, node_port=30000 + number) for number in range(200)]
+    with pytest.raises(Refused, match="there is no public address"):
+        await cloud.ensure(web("attacker", ports=ports, loadBalancerIP="203.0.113.250"), *nodes)
+    services = [web(f"web-{number}", ports=[port(80 + number)]) for number in range(6)]
+    for one in services:
+        await cloud.ensure(one, *nodes)
+    assert Counter(name for one in services for name in on(lab, one)) == dict.fromkeys(SETS, 2)
+
+
+async def test_who_is_refused_the_pool_of_another_service_changes_none_of_its_members(
+    lab: Lab, cloud: Started, nodes: list[Node]
+) -> None:
+    """Where nodes change later; the Service has its own frontend on the same load balancer."""
+    asked = {ON: FAST}
+    both: dict[str, Any] = {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
+    await cloud.ensure(web("web-ipv6", asked, ports=[port(81)]), *nodes)
+    await cloud.ensure(web(annotations=asked, **LOCAL, **both), *nodes)
+    before = lab.objects("loadBalancers")
+    refused = web("web-ipv6", asked, ports=[port(81)], **LOCAL)
+    with pytest.raises(Refused, match="another Service's"):
+        await cloud.ensure(refused, *nodes)
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.update_nodes, refused, nodes)
+    assert lab.objects("loadBalancers") == before
+
+
+async def test_the_pool_of_an_outbound_rule_is_not_taken(
+    lab: Lab, cloud: Started, nodes: list[Node]
+) -> None:
+    """A person's is called as one of a Service would be: machines would lose their way out."""
+    await cloud.ensure(web("first", {ON: FAST}), *nodes)
+    record = lab.get("loadBalancers", FAST)
+    found = record["properties"]
+    found["backendAddressPools"].append({"name": "default-out"})
+    pool = {"id": f"{record['id']}/backendAddressPools/default-out"}
+    frontends = [{"id": found["frontendIPConfigurations"][0]["id"]}]
+    rule = {"protocol": "All", "backendAddressPool": pool, "frontendIPConfigurations": frontends}
+    found["outboundRules"] = [{"name": "out", "properties": rule}]
+    lab.put("loadBalancers", FAST, {"sku": record["sku"], "properties": found})
+    with pytest.raises(Refused, match="pool default-out is another Service's"):
+        await cloud.ensure(web("out", {ON: FAST}, ports=[port(81)], **LOCAL), *nodes)
+    assert behind(lab, "default-out") == {FAST: set()}
+
+
 async def test_rules_for_machines_name_all_of_them(
     lab: Lab, cloud: Started, nodes: list[Node]
 ) -> None:

@@ -1,6 +1,7 @@
 """What tenants write in their Services harms no other Service."""
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -16,10 +17,12 @@ from tests.providers.azure.test_azure_balancers import (
     addresses,
     delete,
     destinations_of,
+    joined,
     parts,
     rules,
     web,
 )
+from tests.support.waiting import until
 
 RANGES: dict[str, Any] = {"loadBalancerSourceRanges": ["192.0.2.0/24"]}
 INTERNAL = {"load-balancer-internal": "true"}
@@ -320,14 +323,18 @@ def mark(name: str, record: Json) -> None:
 
 
 async def test_a_service_that_azure_refuses_costs_others_few_writes() -> None:
-    """Each takes Azure seconds: it is found by halves, and is alone from then on."""
+    """Each takes Azure seconds: it is found by halves, and its namespace is alone from then on.
+
+    A tenant may give each such Service another name.
+    """
     api: Any = RefusesBad()
     shared = SharedResource(api, "LoadBalancer", "/lb", {})
-    for number, most in ((0, 10), (1, 3)):
+    for number, most in ((0, 10), (1, 3), (2, 3)):
         api.puts = 0
         edits = [partial(mark, f"{number}-{at}") for at in range(16)]
-        bad = shared.change(partial(mark, "bad"), is_alone=number > 0)
-        results = await asyncio.gather(*map(shared.change, edits), bad, return_exceptions=True)
+        good = (shared.change(edit, owner="honest") for edit in edits)
+        bad = shared.change(partial(mark, "bad"), owner="hostile")
+        results = await asyncio.gather(*good, bad, return_exceptions=True)
         assert [type(one) for one in results if one is None or isinstance(one, Exception)] == [
             Refused
         ]
@@ -335,19 +342,14 @@ async def test_a_service_that_azure_refuses_costs_others_few_writes() -> None:
         assert len(api.record["properties"]) == 16 * (number + 1)
 
 
-async def test_a_service_that_was_refused_is_written_alone(
-    lab: Lab, cloud: Started, node: Node
-) -> None:
-    """Until Azure takes it."""
-    await cloud.ensure(web("first", OFF), node)
-    bad = web("bad", OFF)  # with the node port of the first
-    with pytest.raises(Refused):
-        await cloud.ensure(bad, node)
-    refused = cloud.load_balancers._refused  # type: ignore[union-attr]
-    assert refused == {bad.default_balancer_name}
-    await delete(cloud, web("first", OFF))
-    await cloud.ensure(bad, node)
-    assert not refused
+async def test_where_azure_refuses_all_nobody_is_alone_later() -> None:
+    api: Any = RefusesBad()
+    shared = SharedResource(api, "LoadBalancer", "/lb", {})
+    changes = [shared.change(partial(mark, "bad"), owner=name) for name in "abc"]
+    await asyncio.gather(*changes, return_exceptions=True)
+    api.puts = 0
+    await asyncio.gather(*(shared.change(partial(mark, name), owner=name) for name in "abc"))
+    assert api.puts == 2, "one that came first, and one for those that waited"
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
@@ -369,3 +371,82 @@ async def test_additional_addresses_that_are_no_more_are_closed(
         await cloud.ensure(asked, node)
         assert not [one for one in rules(lab).values() if "198.51.100.7" in destinations_of(one)]
     assert before.items() <= rules(lab).items()
+
+
+@pytest.mark.parametrize("change", ["comes", "leaves", "is deleted"])
+async def test_an_additional_address_of_two_services_is_closed_for_neither(
+    lab: Lab, cloud: Started, node: Node, change: str
+) -> None:
+    """It has no frontend here that would show whose it is."""
+    asked = {"additional-public-ips": "198.51.100.7"}
+    await cloud.ensure(web("victim", asked, **RANGES), node)
+    before = rules(lab)
+    made = await cloud.ensure(web("attacker", asked, **OTHER_PORT), node)
+    if change == "leaves":
+        alone = web("attacker", **OTHER_PORT)
+        published = [{"ip": item.ip} for item in made.ingress]
+        alone.raw["status"]["loadBalancer"]["ingress"] = published
+        await cloud.ensure(alone, node)
+    elif change == "is deleted":
+        await delete(cloud, web("attacker", asked, **OTHER_PORT))
+        assert rules(lab) == before
+    assert before.items() <= rules(lab).items()
+
+
+class Interrupted:
+    """The first change of the security group waits until something else is done."""
+
+    def __init__(self, cloud: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+        admission: Any = cloud.load_balancers._admission  # type: ignore[union-attr]
+        self.open, self.meanwhile = admission.open, list[Awaitable[Any]]()
+        monkeypatch.setattr(admission, "open", self)
+
+    async def __call__(self, *args: Any) -> None:
+        while self.meanwhile:
+            await self.meanwhile.pop()
+        await self.open(*args)
+
+
+async def test_who_read_before_another_began_closes_no_node_port_of_the_other(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cloud.ensure(web("first", ports=[port(81, node_port=30081)]), node)
+    interrupted = Interrupted(cloud, monkeypatch)
+    interrupted.meanwhile.append(cloud.ensure(web("victim", OFF, **OTHER_PORT), node))
+    await cloud.ensure(web("other"), node)
+    opened = [one["destinationPortRanges"] for one in rules(lab).values()]
+    assert sorted(opened) == [["30443"], ["80"], ["81"]]
+
+
+async def test_who_leaves_a_shared_address_closes_no_port_that_its_owner_gets_meanwhile(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ip = (await cloud.ensure(web("victim", **RANGES), node)).ingress[0].ip
+    await cloud.ensure(web("attacker", **OTHER_PORT, loadBalancerIP=ip), node)
+    changed = web("victim", **RANGES, ports=[port(8443, node_port=30080)])
+    interrupted = Interrupted(cloud, monkeypatch)
+    interrupted.meanwhile.append(cloud.ensure(changed, node))
+    await cloud.ensure(web("attacker", **OTHER_PORT), node)
+    open_to = [one["destinationPortRanges"] for one in rules(lab).values() if ip in str(one)]
+    assert open_to == [["8443"]]
+
+
+async def test_a_service_that_is_made_while_the_last_one_goes_has_its_machines(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its interfaces were read while they were members of the load balancer that goes."""
+    await cloud.ensure(web(), node)
+    lbs: Any = cloud.load_balancers
+    made, remove = list[asyncio.Task[Any]](), lbs._api.delete
+
+    async def remove_later(operation: str, path: str) -> Any:
+        if operation == "DeleteLoadBalancer":
+            made.append(asyncio.create_task(cloud.ensure(web("other", **OTHER_PORT), node)))
+            shared = lbs._resources.values()
+            await until(lambda: any(item._waiting for item in shared), "the other has to wait")
+        return await remove(operation, path)
+
+    monkeypatch.setattr(lbs._api, "delete", remove_later)
+    await delete(cloud, web())
+    await made[0]
+    assert joined(lab) == 1

@@ -135,7 +135,7 @@ class DigitalOceanAdapter(PatientAdapter):
             raise Untestable("a name with the Service's UID is upstream's mark")
         tags = {
             Owner.NOBODY: [],
-            Owner.OTHER_CLUSTER: [f"{CLUSTER_TAG}another", f"{SERVICE_TAG}another"],
+            Owner.OTHER_CLUSTER: [f"{CLUSTER_TAG}another", SERVICE_TAG + service.uid],
             Owner.OTHER_SERVICE: [f"{CLUSTER_TAG}{CLUSTER_ID}", f"{SERVICE_TAG}another"],
         }[owner]
         self.cloud.add_balancer(name=name, tags=tags)

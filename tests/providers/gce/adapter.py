@@ -26,7 +26,7 @@ from ccm.providers.gce.credentials import KEY_FILE
 from ccm.providers.gce.ids import last_part
 from ccm.providers.gce.instances import GceInstances
 from ccm.providers.gce.lb import load_balancers
-from ccm.providers.gce.lb.names import CLUSTER_KEY, SERVICE_KEY
+from ccm.providers.gce.lb.names import CLUSTER_KEY, SERVICE_KEY, UID_KEY
 from ccm.providers.gce.lb.request import GLOBAL_ACCESS, KNOWN, TIER, TYPE
 from ccm.providers.gce.routes import DESCRIPTION
 from ccm.providers.gce.volumes import CSI_DRIVER, LEGACY_SOURCE, GceVolumes
@@ -149,9 +149,10 @@ class GceAdapter(PatientAdapter):
         return [path for path in self.gce.cloud.objects if path.split("/")[-2] in PARTS]
 
     def create_foreign_balancer(self, name: str, service: Service, owner: Owner) -> None:
+        own = {SERVICE_KEY: service.key, UID_KEY: service.uid}
         said = {
             Owner.NOBODY: {},
-            Owner.OTHER_CLUSTER: {SERVICE_KEY: "default/other", CLUSTER_KEY: "another"},
+            Owner.OTHER_CLUSTER: own | {CLUSTER_KEY: "another"},
             Owner.OTHER_SERVICE: {SERVICE_KEY: "default/other"},
         }[owner]
         self.add_rule(name, json.dumps(said))

@@ -1,15 +1,22 @@
 """What tenants and kubelets write costs no other Service its address or its Nodes."""
 
+import asyncio
+from copy import deepcopy
 from typing import Any
 
 import pytest
 
+from ccm.cloud.testkit.harness import port, service
 from ccm.errors import CloudError, Refused
-from ccm.providers.gce.lb.request import SUBNET, TYPE
+from ccm.model.objects import Json
+from ccm.providers.gce.config import Place
+from ccm.providers.gce.lb.observed import RULE, Kind
+from ccm.providers.gce.lb.request import BACKEND_SERVICES, SUBNET, TYPE
 from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
-from tests.providers.gce.balancers import NAME, ensure, hosts, only, web
+from tests.providers.gce.balancers import NAME, delete, ensure, hosts, only, parts_of, web
 from tests.providers.gce.conftest import Start, Started, host
+from tests.support.waiting import until
 
 IP = "198.18.9.9"
 
@@ -34,6 +41,102 @@ async def test_an_address_that_is_held_for_another_service_is_refused(
     with pytest.raises(Refused, match="another Service"):
         await ensure(cloud, web(loadBalancerIP=IP, annotations=annotations), *hosts(gce))
     assert gce.writes() == []
+
+
+async def test_a_reserved_address_stays_its_services_while_a_rule_is_replaced(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no user then, and no mark: a person has reserved it."""
+    reserved = {"addressType": "EXTERNAL", "networkTier": "PREMIUM", "status": "RESERVED"}
+    path = f"projects/{PROJECT}/regions/{REGION}/addresses/kept"
+    gce.cloud.put(path, "address", address=IP, **reserved)
+    nodes, parts = hosts(gce), parts_of(cloud)._parts
+    await ensure(cloud, web(loadBalancerIP=IP), *nodes)
+    other = service("other", ports=[port(443, node_port=30443)], loadBalancerIP=IP)
+    create, refused = parts.create, list[str]()
+
+    async def create_later(place: Place, kind: Kind, body: Json) -> None:
+        if (kind, body["name"]) == (RULE, NAME):
+            with pytest.raises(Refused, match="in use by another load balancer") as error:
+                await ensure(cloud, other, *nodes)
+            refused.append(str(error.value))
+        await create(place, kind, body)
+
+    monkeypatch.setattr(parts, "create", create_later)
+    await ensure(cloud, web(80, 443, loadBalancerIP=IP), *nodes)
+    assert refused
+    elsewhere = web(80, 443, annotations={BACKEND_SERVICES: "enabled"}, loadBalancerIP=IP)
+    await delete(cloud, elsewhere)
+    await ensure(cloud, other, *nodes)
+
+
+async def test_a_copy_of_the_cluster_under_another_id_takes_no_load_balancer(
+    gce: Gce, start: Start
+) -> None:
+    """As from a backup: its Services have the same UIDs, from which all parts have names."""
+    first = await start()
+    nodes = hosts(gce)
+    await ensure(first, web(), *nodes)
+    before = deepcopy(gce.cloud.objects)
+
+    async def keep(namespace: str, name: str, data: Any) -> Any:
+        return {"uid": "another"}
+
+    copy = await start(keep_config_map=keep)
+    with pytest.raises(Refused, match=r"is of the cluster [0-9a-f]{16}: .* ConfigMap"):
+        await ensure(copy, web(), *nodes[:1])
+    with pytest.raises(Refused, match="is of the cluster"):
+        await parts_of(copy).update_nodes(web(), nodes[:1])
+    with pytest.raises(Refused, match="is of the cluster"):
+        await delete(copy, web())
+    assert gce.cloud.objects == before
+
+
+async def test_a_description_of_anybody_hides_no_load_balancer(gce: Gce, cloud: Started) -> None:
+    """Whoever may make a rule in the project writes one of brackets alone."""
+    await ensure(cloud, web(), *hosts(gce))
+    rule = {**only(gce, "forwardingRules"), "name": "a0", "description": "[" * 2000}
+    gce.cloud.objects[f"projects/{PROJECT}/regions/{REGION}/forwardingRules/a0"] = rule
+    assert [item.name for item in await parts_of(cloud).owned()] == [NAME]
+
+
+async def test_a_new_service_takes_no_zone_that_is_not_reached_out_of_health_checks(
+    gce: Gce, start: Start
+) -> None:
+    """All load balancers have one check: without its probes the instances of the zone are lost."""
+    cloud = await start("node-tags = ")
+    nodes = hosts(gce, 2)
+    for name in ("n-0", "n-1"):
+        gce.cloud.named("instances")[name]["tags"] = {"items": [name]}
+    await ensure(cloud, web(), *nodes)
+    gce.cloud.unreachable.add(ZONES[1])
+    await ensure(cloud, service("other", ports=[port(81, node_port=30081)]), *nodes)
+    firewalls = gce.cloud.named("firewalls")
+    (shared,) = (name for name in firewalls if name.endswith("-node-http-hc"))
+    assert firewalls[shared]["targetTags"] == ["n-0", "n-1"]
+
+
+async def test_a_service_that_is_made_while_the_last_one_goes_has_its_health_check(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is read while the shared check is being deleted still has it."""
+    nodes, lbs = hosts(gce), parts_of(cloud)
+    await ensure(cloud, web(), *nodes)
+    other, made = service("other", ports=[port(81, node_port=30081)]), list[asyncio.Task[Any]]()
+    parts = lbs._parts
+    remove = parts.delete
+
+    async def remove_later(place: Place, kind: Kind, name: str) -> bool:
+        if name.endswith("-node") and not made:
+            made.append(asyncio.create_task(ensure(cloud, other, *nodes)))
+            await until(lambda: any(lbs._making.values()), "the other is being made")
+        return await remove(place, kind, name)
+
+    monkeypatch.setattr(parts, "delete", remove_later)
+    await delete(cloud, web())
+    await made[0]
+    (check,) = gce.cloud.named("httpHealthChecks")
+    assert only(gce, "targetPools")["healthChecks"][0].endswith(check)
 
 
 @pytest.mark.parametrize("name", ["projects/other/regions/r/subnetworks/s", "../../global/x", "S"])

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ccm.cloud.shared_read import SharedRead
+from ccm.cloud.shared_read import SharedLock, SharedRead
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.azure.api import AzureApi, Elsewhere
@@ -158,7 +158,7 @@ class PublicAddresses:
         if record and covers(record, wanted) and not self._lacks_dns(request, record, wanted):
             return record
         path = self._path(request, name)
-        resource = SharedResource(self._api, "PublicAddress", path, {})
+        resource = SharedResource(self._api, "PublicAddress", path, {}, lock=SharedLock(None))
         written = await resource.change(
             lambda current: _change(current, wanted), record or {"id": path}
         )
@@ -188,7 +188,7 @@ class PublicAddresses:
             if same(tag_of(record, DNS_TAGS), owner.service):  # or others would have its name
                 left["tags"][DNS_TAGS[0]] = None
                 left["properties"] = {"dnsSettings": None}
-            resource = SharedResource(self._api, "PublicAddress", path, None)
+            resource = SharedResource(self._api, "PublicAddress", path, None, lock=SharedLock(None))
             await resource.change(lambda current, left=left: _change(current, left))  # type: ignore[misc]
 
     async def zones(self) -> Sequence[str]:

@@ -15,7 +15,7 @@ from ccm.providers.azure.lb.annotations import PREFIX
 from ccm.providers.azure.lb.members import Backends
 from ccm.providers.azure.lb.names import Names
 from ccm.providers.azure.lb.request import DENIES, BalancerRequest, additional_ips
-from ccm.providers.azure.lb.security_group import Access, Extent
+from ccm.providers.azure.lb.security_group import Access, Extent, Reached
 from ccm.providers.azure.shared_writes import SharedResource
 
 
@@ -42,6 +42,8 @@ class Admission:
         path = scope.id(NETWORK, "networkSecurityGroups", self._name)
         self._group = SharedResource(api, "SecurityGroup", path, None)
         self._read_group = SharedRead(self._group.read)
+        self._reached = dict[str, Reached]()
+        """By the base name of a Service: what others do by an older view closes none of it."""
 
     async def admit(
         self,
@@ -63,27 +65,38 @@ class Admission:
             why = "the address is another Service's"
             annotations.warnings.append(f"annotation {PREFIX}{DENIES} has no effect: {why}")
         is_off = annotations.is_true("disable-load-balancer-nsg-rule")
-        await self.open(None if is_off else access, addresses, extent, annotations.warnings)
+        opened = None if is_off else access
+        await self.open(request.names, opened, addresses, extent, annotations.warnings)
 
     async def open(
         self,
+        names: Names | None,
         access: Access | None,
         addresses: Collection[str],
         extent: Extent,
         warnings: list[str],
     ) -> None:
-        """As `security_group.apply`; what is right is not written."""
+        """As `security_group.apply`, for the Service of these names; what is right is not written.
+
+        Without them, no Service has these addresses any more.
+        """
         if not self._name:
             return
+        base, owner = (names.base, names.service.namespace) if names else ("", "")
+        wanted = security_group.rules_for(access, addresses, extent)
+        self._reached.pop(base, None)
+        if wanted:
+            self._reached[base] = {name: reached for name, (_, reached) in wanted.items()}
         group = await self._read_group()
         if group is None:
             warnings.append(f"security group {self._name} is missing: no client is let in")
             return
 
         def edit(item: Json) -> None:
-            security_group.apply(item, access, addresses, extent)
+            others = [known for key, known in self._reached.items() if names and key != base]
+            security_group.apply(item, access, addresses, extent, others)
 
         copy = deepcopy(group)
         edit(copy)
         if copy != group:
-            await self._group.change(edit, group)
+            await self._group.change(edit, group, owner=owner)

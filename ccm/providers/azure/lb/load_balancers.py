@@ -4,7 +4,6 @@ Each Service has parts in them by upstream's names. What is there is read once f
 come together; a Service that has to write reads the resource again, and writes it with its ETag.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -12,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from ccm.cloud.interface import ProviderContext
-from ccm.cloud.shared_read import SharedRead
-from ccm.errors import Denied, Refused, RetryAfter, warnings_as_notes
+from ccm.cloud.shared_read import SharedLock, SharedRead
+from ccm.errors import CloudError, Denied, Refused, RetryAfter, warnings_as_notes
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node, text
 from ccm.model.service import Feature, Service
@@ -79,8 +78,7 @@ class AzureLoadBalancers:
             for is_internal, suffix in ((False, ""), (True, INTERNAL_SUFFIX))
         }
         self._placements = Placements()
-        self._refused = set[str]()  # Services, by name, whose last write Azure refused
-        self._spreading = asyncio.Lock()
+        self._spreading = SharedLock()
         self._nodes: Sequence[Node] = ()  # the last ones given
         self._shares = not context.restricts_annotations
         self._addresses = PublicAddresses(api, config, self._cluster, not self._shares)
@@ -110,8 +108,12 @@ class AzureLoadBalancers:
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         request = read_request(service, self._config, self._cluster)
-        with warnings_as_notes(request):
-            return await self._ensure(request, nodes)
+        try:
+            with warnings_as_notes(request):
+                return await self._ensure(request, nodes)
+        except CloudError:  # its rules are none that others have to make room for
+            self._placements.forget(request.names)
+            raise
 
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         names, balancers = self._names(service), await self._balancers()
@@ -145,11 +147,10 @@ class AzureLoadBalancers:
         others = await self._addresses.of_others(balancers.values(), names) if more else set()
         addresses |= more - others
         extent = extent_of(names, balancers.values(), frontends, listed)
-        await self._admission.open(None, addresses, extent, [])
+        await self._admission.open(names, None, addresses, extent, [])
         left = await self._leave(names, balancers, balancers)
         await self._addresses.release(owner, (), listed)
         self._placements.forget(names)
-        self._refused.discard(names.base)
         await self._take_over(names, balancers, left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
@@ -288,15 +289,8 @@ class AzureLoadBalancers:
         has_failed = current and ids.properties_of(current).get("provisioningState") == "Failed"
         if current and copy == current and not has_failed:
             return balancers
-        is_alone = names.base in self._refused
-        try:
-            change = self._resources[place].change
-            written = await change(planned.apply, current, is_alone=is_alone) or {}
-        except Refused:
-            self._refused.add(names.base)
-            raise
-        self._refused.discard(names.base)
-        return {**balancers, place: written}
+        change, owner = self._resources[place].change, names.service.namespace
+        return {**balancers, place: await change(planned.apply, current, owner=owner) or {}}
 
     async def _leave(
         self, names: Names, balancers: Balancers, places: Collection[Place]
@@ -339,7 +333,7 @@ class AzureLoadBalancers:
 
         found = wrong(balancers)
         if self._config.balancers and (found or is_changed):
-            async with self._spreading:
+            async with self._spreading.held():
                 balancers = await self._read_balancers()
                 await self._fill(wrong(balancers), balancers, wanted, read)
         elif found:
@@ -362,7 +356,7 @@ class AzureLoadBalancers:
         gone = {ip for left, _ in listed for ip in left}
         gone -= {ip for machine in wanted.values() if machine for ip in machine.private}
         if gone and plan.has_node_ports(balancers.values()):
-            await self._admission.open(None, (), Extent(gone), [])
+            await self._admission.open(None, None, (), Extent(gone), [])
         for _, members in sorted(listed, key=lambda pair: not pair[0]):
             await self._members.join(members, interfaces, read.writes)
 

@@ -9,14 +9,15 @@ from ipaddress import ip_address
 
 from ccm.cloud.gate import METHOD_TIMEOUT
 from ccm.cloud.machines import verify_any, verify_complete
-from ccm.errors import CloudError, NotFound, Refused
+from ccm.cloud.shared_read import SharedLock
+from ccm.errors import CloudError, NotFound, Refused, RetryAfter
 from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.azure import ids
-from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.api import BUSY_RETRY, AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.names import IPV6, Names
 from ccm.providers.azure.lb.placement import Balancers, spread
-from ccm.providers.azure.lb.plan import own_frontends, pools_of
+from ccm.providers.azure.lb.plan import may_fill, own_frontends, pools_of
 from ccm.providers.azure.machines import Machine, Machines
 from ccm.providers.azure.shared_writes import SharedResource
 
@@ -78,7 +79,7 @@ def pool_members(
         for pool in pools_of(balancer):
             if config.balancers and (family := names.pools.get(_name(pool))):
                 yield PoolMembers(pool, shares[place.name], 6 if family == IPV6 else 4)
-            elif is_own and (family := own.get(_name(pool))):
+            elif is_own and (family := own.get(_name(pool))) and may_fill(balancer, names, pool):
                 yield PoolMembers(pool, wanted, 6 if family == IPV6 else 4)
 
 
@@ -119,7 +120,7 @@ class Members:
 
     def __init__(self, api: AzureApi, config: AzureConfig) -> None:
         self._api, self._config = api, config
-        self._lock = asyncio.Lock()
+        self._lock = SharedLock()
         self.writes = 0  # of interfaces
         self._written: dict[str, tuple[int, Json, float]] = {}
         """By ID: which write, its answer, and until when that may be newer than what was read."""
@@ -179,17 +180,21 @@ class Members:
                 "machines of uniform scale sets join by address only: set "
                 "loadBalancerBackendPoolConfigurationType to nodeIP"
             )
-        async with self._lock:
+        async with self._lock.held():
             newer = {key: item for key, (number, item, _) in self._written.items() if number > seen}
             newest = (newer.get(ids.key_of(interface), interface) for interface in interfaces)
             found = (_changed(item, pool_id, configurations) for item in newest)
             changes = [item for item in found if item]
             results = await asyncio.gather(*map(self._write, changes), return_exceptions=True)
+            older = (item for item in interfaces if ids.key_of(item) not in newer)
+            lost = _members_of(pool_id, older) & {*configurations} - _joined(members.pool)
         failures = [result for result in results if isinstance(result, BaseException)]
         for failure in failures:
             if len(failures) == 1 or not isinstance(failure, CloudError):
                 raise failure
         verify_complete(map(str, failures))
+        if lost:  # who was its last user took it away, and all members with it
+            raise RetryAfter("the pool was made again after interfaces were read", BUSY_RETRY)
 
     async def _write(self, interface: Json) -> None:
         path, etag = ids.id_of(interface), text(interface.get("etag"))
@@ -235,6 +240,17 @@ def _joined(pool: Json) -> set[str]:
     return {
         ids.key_of(record)
         for record in objects(ids.properties_of(pool).get("backendIPConfigurations"))
+    }
+
+
+def _members_of(pool_id: str, interfaces: Iterable[Json]) -> set[str]:
+    """The IP configurations that have the pool, by what is said of interfaces."""
+    return {
+        ids.key_of(record)
+        for interface in interfaces
+        for record in objects(ids.properties_of(interface).get("ipConfigurations"))
+        for pool in objects(ids.properties_of(record).get(MEMBERS))
+        if ids.key_of(pool) == pool_id.lower()
     }
 
 

@@ -85,7 +85,7 @@ class BalancerPlan:
 
         `a-b/c` and `a/b-c` have one, and so have `c` for IPv6 and `c-ipv6`.
         """
-        for rule in objects(properties.get(RULES)):
+        for rule in (item for kind in REFERRING for item in objects(properties.get(kind))):
             pool = name_of(id_of(properties_of(rule).get("backendAddressPool")))
             is_own = self.request.names.is_own(text(rule.get("name")))
             if self.request.names.owns_pool(pool) and not is_own:
@@ -269,6 +269,15 @@ def is_shared(balancer: Json, names: Names) -> bool:
 def is_used(balancer: Json) -> bool:
     """Whether there is a reason to keep a load balancer."""
     return bool(properties_of(balancer).get(FRONTENDS))
+
+
+def may_fill(balancer: Json, names: Names, pool: Json) -> bool:
+    """Whether the Service says what is in a pool: of one of its own name only if it uses it."""
+    return not names.owns_pool(text(pool.get("name"))) or any(
+        key_of(properties_of(rule).get("backendAddressPool")) == key_of(pool)
+        for rule in objects(properties_of(balancer).get(RULES))
+        if names.is_own(text(rule.get("name")))
+    )
 
 
 def has_parts(balancer: Json, names: Names) -> bool:

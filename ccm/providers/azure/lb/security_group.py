@@ -4,7 +4,7 @@ A rule's name is upstream's hash of protocol, sources and ports; its destination
 of all Services that have the same. Nothing in here acts.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import md5
 from ipaddress import ip_address, ip_network
@@ -49,6 +49,10 @@ class Access:
             }  # fmt: skip
 
 
+Reached = Mapping[str, Collection[str]]
+"""What one Service reaches: destinations by the name of a rule."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """What addresses that a change is about are to other Services.
@@ -78,20 +82,35 @@ def _allow(family: str, protocol: str, sources: Sequence[str], ports: Sequence[s
     }  # fmt: skip
 
 
-def apply(group: Json, access: Access | None, addresses: Collection[str], extent: Extent) -> None:
-    """Let `access` reach the addresses, and nothing else of ours; those of `extent` are left.
-
-    Raises `NoRoom` when no priority is free.
-    """
-    properties = properties_of(group)
-    rules = [*objects(properties.get(RULES))]
+def rules_for(
+    access: Access | None, addresses: Collection[str], extent: Extent
+) -> dict[str, tuple[Json, set[str]]]:
+    """The rules by which `access` reaches the addresses, by name, each with its destinations."""
     wanted: dict[str, tuple[Json, set[str]]] = {}
     for family, version in (("IPv4", 4), ("IPv6", 6)):
         own = {address for address in addresses if ip_address(address).version == version}
         for rule in access.rules(family) if access else ():
             if reached := own - {*extent.foreign} if _denies(rule) else own:
                 wanted[rule["name"].lower()] = rule, reached
-    result = list[Json]()
+    return wanted
+
+
+def apply(
+    group: Json,
+    access: Access | None,
+    addresses: Collection[str],
+    extent: Extent,
+    others: Iterable[Reached] = (),
+) -> None:
+    """Let `access` reach the addresses, and nothing else of ours; those of `extent` are left.
+
+    What `others` are known to reach stays. Raises `NoRoom` when no priority is free.
+    """
+    properties = properties_of(group)
+    rules = [*objects(properties.get(RULES))]
+    wanted, result = rules_for(access, addresses, extent), list[Json]()
+    touched = {*addresses, *extent.stale, *extent.shared}
+    others = [item for item in others if not all(map(touched.isdisjoint, item.values()))]
     for item in rules:
         name = text(item.get("name")).lower()
         if not is_managed(item):
@@ -102,11 +121,12 @@ def apply(group: Json, access: Access | None, addresses: Collection[str], extent
         if not covers(item, rule):
             priority = properties_of(item)["priority"]
             item = {**item, "properties": {**properties_of(rule), "priority": priority}}
-        left = {*addresses, *extent.stale, *extent.shared} - own
+        left = touched - own
         if _denies(item):
             left -= {*extent.foreign}
         elif left & current and _is_kept(item, extent.kept):
             left = {*extent.stale}
+        left = left.difference(*(reached.get(name, ()) for reached in others))
         if after := (current - left) | own:
             result.append(item if after == destinations(item) else _with_destinations(item, after))
     taken = {properties_of(item).get("priority") for item in result}

@@ -1,5 +1,7 @@
 """Which address a load balancer has: what is there, what is asked for, and what may stay."""
 
+from collections.abc import Mapping
+
 from ccm.errors import Refused
 from ccm.model.objects import Json, text
 from ccm.providers.gce.ids import last_part, path_of_url
@@ -26,13 +28,23 @@ def may_stay(request: BalancerRequest, part: Json, tier: str) -> bool:
     return not request.subnetwork or subnetwork in ("", request.subnetwork)
 
 
-def requested_ip(observed: Observed, names: Names, request: BalancerRequest, tier: str) -> str:
-    """The address that the Service names; raises `Refused` if it may not have it."""
+def requested_ip(
+    observed: Observed,
+    names: Names,
+    request: BalancerRequest,
+    tier: str,
+    in_use: Mapping[str, str],
+) -> str:
+    """The address that the Service names; raises `Refused` if it may not have it.
+
+    `in_use` are those of load balancers by name, also while a rule is replaced.
+    """
     ip, rule = request.requested_ip, observed.get(RULE, names.balancer) or {}
     if not ip or rule.get("IPAddress") == ip:
         return ip
     rules = [item for item in observed.all(RULE) if item.get("IPAddress") == ip]
-    if any(item.get("name") != names.balancer for item in rules):
+    users = [name for name, current in in_use.items() if current == ip]
+    if any(name != names.balancer for name in (*users, *(item.get("name") for item in rules))):
         raise Refused(f"loadBalancerIP {ip} is in use by another load balancer")
     reserved = [item for item in observed.all(ADDRESS) if item.get("address") == ip]
     if any(SERVICE_KEY in described(item) and not names.is_own(item) for item in reserved):

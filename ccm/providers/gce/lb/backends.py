@@ -1,11 +1,11 @@
 """What is behind a rule: a pool if it is external, else groups and a backend service."""
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from ccm.cloud.lookup import batches
+from ccm.cloud.shared_read import SharedLock
 from ccm.errors import Conflict, NotFound, Refused
 from ccm.model.objects import Json, Node, text
 from ccm.providers.gce import ids
@@ -101,7 +101,7 @@ class BackendServices:
 
     def __init__(self, api: GceApi, parts: Parts) -> None:
         self._api, self._parts = api, parts
-        self._lock = asyncio.Lock()
+        self._lock = SharedLock()
         self._done: tuple[float, Sequence[str]] = (
             0.0,
             (),
@@ -159,7 +159,7 @@ class BackendServices:
     async def set_instances(self, place: Place, names: Names, paths: Sequence[str]) -> None:
         """Let the groups have these instances; what another call does meanwhile is not repeated."""
         asked = time.monotonic()
-        async with self._lock:
+        async with self._lock.held():
             if self._done[0] < asked or self._done[1] != paths:
                 await self._set_instances(place, names, by_zone(paths))
                 self._done = time.monotonic(), paths
@@ -220,7 +220,7 @@ class BackendServices:
 
     async def delete_groups(self, names: Names) -> None:
         """Take away the groups, unless another load balancer or Ingress uses them."""
-        async with self._lock:
+        async with self._lock.held():
             self._done = 0.0, ()
             for zone in sorted(await self._groups(names)):
                 path = f"{zone}/instanceGroups/{names.group}"

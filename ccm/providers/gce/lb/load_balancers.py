@@ -3,12 +3,12 @@ repetition finish what was broken off. The forwarding rule is made last and dele
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ccm.cloud.record_balancers import PresentNodes
-from ccm.cloud.shared_read import SharedRead
+from ccm.cloud.shared_read import SharedLock, SharedRead
 from ccm.errors import CloudError, Refused, RetryAfter, warnings_as_notes
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node, text
@@ -22,6 +22,7 @@ from ccm.providers.gce.lb import addresses, design
 from ccm.providers.gce.lb.backends import BackendServices, TargetPools, paths_of
 from ccm.providers.gce.lb.names import (
     CLUSTER_KEY,
+    CONFIG_MAP,
     OWN_NAME,
     SERVICE_KEY,
     UID_KEY,
@@ -120,10 +121,11 @@ class GceLoadBalancers:
         self._services = BackendServices(api, self._parts)
         self._present = PresentNodes(instances)
         self._read = SharedRead(self._read_all)
-        self._shared = asyncio.Lock()  # of parts that several Services have
+        self._shared = SharedLock()  # of parts that several Services have
         self._making: dict[Kind, set[str]] = {HTTP_CHECK: set(), CHECK: set()}
         """Load balancers that are being made with the shared check of this kind."""
         self._round = 0  # of deletions of shared parts
+        self._in_use = dict[str, str]()  # addresses, by the names of load balancers
 
     # The interface
 
@@ -175,6 +177,7 @@ class GceLoadBalancers:
             await self._present.write(update)
 
     async def delete(self, service: Service) -> None:
+        self._in_use.pop(service.default_balancer_name, None)
         work = await self._look(service)
         if not work.is_marked:  # what we made is ours, whichever controller the tenant names
             self._check(service, work)
@@ -208,6 +211,12 @@ class GceLoadBalancers:
         check_served(service, SUBSETS in self._section.alpha_features, is_there)
         for kind in (RULE, POOL, SERVICE, ADDRESS):
             if (part := work.own(kind)) and not work.names.is_own(part):
+                cluster_id = described(part).get(CLUSTER_KEY, work.names.cluster_id)
+                if cluster_id != work.names.cluster_id:
+                    raise Refused(
+                        f"{kind.collection} {work.names.balancer} is of the cluster {cluster_id}: "
+                        f"if it is this one's, write its ID to the ConfigMap {CONFIG_MAP}"
+                    )
                 raise Refused(
                     f"{kind.collection} {work.names.balancer} is not described as that of Service "
                     f"{service.key}: it is not changed; delete it, or give it the description "
@@ -223,8 +232,9 @@ class GceLoadBalancers:
         rule, address = await self._kept(work, request, tier)
         pool = work.own(POOL)
         must_replace_pool = pool is not None and self._pools.must_be_replaced(request, pool)
-        wanted = addresses.requested_ip(work.observed, names, request, tier)
+        wanted = addresses.requested_ip(work.observed, names, request, tier, self._in_use)
         current = text(rule.get("IPAddress") if rule else (address or {}).get("address"))
+        self._in_use[names.balancer] = wanted or current
         backend = self._api.url_of(self._backend(work, request))
         desired = design.rule(names, request, place, wanted or current, tier, backend)
         is_right = (
@@ -236,9 +246,8 @@ class GceLoadBalancers:
             await self._parts.create(place, ADDRESS, body)
             address = await self._parts.get(place, ADDRESS, names.balancer)
             desired["IPAddress"] = text(address.get("address"))
-        before = work.observed.get(FIREWALL, names.firewall) or {}
-        tags = await self._tags(nodes, request.warnings, before.get("targetTags") or ())
-        check = await self._ensure_around(work, request, desired["IPAddress"], tags)
+        tags, are_all = await self._tags(nodes, request.warnings)
+        check = await self._ensure_around(work, request, desired["IPAddress"], tags, are_all)
         if rule and not is_right:
             await self._parts.delete(place, RULE, names.balancer)
         if must_replace_pool:
@@ -278,9 +287,11 @@ class GceLoadBalancers:
         return work.place.regional(SERVICE.collection, self._services.name(work.names, request))
 
     async def _ensure_around(
-        self, work: Work, request: BalancerRequest, ip: str, tags: Sequence[str]
+        self, work: Work, request: BalancerRequest, ip: str, tags: Sequence[str], are_all: bool
     ) -> str:
         """The firewalls and the health check; the path of the check.
+
+        Where an instance was not listed, as its zone may be unreachable, no tag leaves a firewall.
 
         What several Services share may have been deleted since it was read: then it is read again.
         """
@@ -291,10 +302,13 @@ class GceLoadBalancers:
 
         async def ensure(kind: Kind, desired: Json) -> None:
             current = observed.get(kind, desired["name"])
+            if kind is FIREWALL and current and not are_all:
+                kept = {*desired["targetTags"], *(current.get("targetTags") or ())}
+                desired["targetTags"] = sorted(kept)
             await self._parts.ensure(place, kind, desired, current, request.warnings)
 
         async def ensure_check() -> None:
-            async with self._shared:
+            async with self._shared.held():
                 if observed.round != self._round:
                     raise RetryAfter("shared parts were deleted meanwhile", 0.0)
                 await together(ensure(kind, check), ensure(FIREWALL, probes))
@@ -302,18 +316,16 @@ class GceLoadBalancers:
         await together(ensure(FIREWALL, firewall), ensure_check())
         return f"projects/{place.project}/global/{kind.collection}/{check['name']}"
 
-    async def _tags(
-        self, nodes: Sequence[Node], warnings: list[str], present: Collection[str]
-    ) -> Sequence[str]:
+    async def _tags(self, nodes: Sequence[Node], warnings: list[str]) -> tuple[Sequence[str], bool]:
         """Network tags of the Nodes: those of the file, else for each instance the longest tag that
         its name begins with. An instance without one is left out, unless none has one.
 
-        Where an instance is not listed, as its zone may be unreachable, `present` stay as well.
+        False where an instance is not listed.
         """
         if self._section.node_tags:
-            return sorted(self._section.node_tags)
+            return sorted(self._section.node_tags), True
         listing, tags, lacking = await self._instances.read(nodes), set[str](), list[str]()
-        is_partial = False
+        are_all = True
         for ref in filter(None, (ids.instance_of(node.provider_id) for node in nodes)):
             if machine := listing.by_id.get(ref):
                 if fitting := [tag for tag in machine.tags if ref.name.startswith(tag)]:
@@ -321,7 +333,7 @@ class GceLoadBalancers:
                 else:
                     lacking.append(str(machine))
             else:
-                is_partial = True
+                are_all = False
         if lacking:
             warnings.append(
                 f"instance {lacking[0]} has no network tag that its name begins with: "
@@ -330,7 +342,7 @@ class GceLoadBalancers:
         if not tags:
             no_node = "there is no Node to take network tags from: set node-tags"
             raise CloudError(warnings[-1] if lacking else no_node)
-        return sorted(tags | {*present} if is_partial else tags)
+        return sorted(tags), are_all
 
     async def _clean_up(self, work: Work, request: BalancerRequest) -> None:
         """Take away the health check of the other policy, and a backend that is no longer used."""
@@ -390,11 +402,13 @@ class GceLoadBalancers:
         is_there = observed.get(kind, names.shared_check) or firewall or has_groups
         if not is_there or (users and not used & {*users}):
             return
-        async with self._shared:
+        async with self._shared.held():
             if not self._making[kind] - {names.balancer}:
-                self._round += 1
-                if await self._delete_check(work, kind, is_local=False) and has_groups:
-                    await self._services.delete_groups(names)
+                try:
+                    if await self._delete_check(work, kind, is_local=False) and has_groups:
+                        await self._services.delete_groups(names)
+                finally:
+                    self._round += 1  # what was read until now may have been deleted since
 
 
 def _check_kind(is_internal: bool) -> Kind:

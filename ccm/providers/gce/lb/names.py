@@ -10,6 +10,7 @@ from ccm.model.service import Service
 
 SERVICE_KEY, UID_KEY = "kubernetes.io/service-name", "kubernetes.io/service-uid"
 CLUSTER_KEY = "kubernetes.io/cluster-id"
+CONFIG_MAP = "ingress-uid"  # in kube-system, with the ID of the cluster
 OWN_NAME = re.compile("a[0-9a-f]{31}")
 
 
@@ -84,14 +85,17 @@ class Names:
     def is_own(self, record: Json) -> bool:
         """Whether a part with the Service's name says that it is the Service's."""
         said = described(record)
-        return said.get(SERVICE_KEY) == self.service_key and said.get(UID_KEY, self.uid) == self.uid
+        is_its = (
+            said.get(SERVICE_KEY) == self.service_key and said.get(UID_KEY, self.uid) == self.uid
+        )
+        return is_its and said.get(CLUSTER_KEY, self.cluster_id) == self.cluster_id
 
 
 def described(record: Json) -> dict[str, str]:
     """What a part says of whose it is; upstream's have the Service's name alone."""
     try:
         said = mapping(json.loads(text(record.get("description"))))
-    except ValueError:
+    except (ValueError, RecursionError):  # anybody in the project may write one
         return {}
     return {key: text(value) for key, value in said.items()}
 

@@ -4,7 +4,6 @@ A balancer is known by its address, so it is ours by the marks in its configurat
 one writer, this one: nothing but that keeps two changes of one record apart.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import Any
 
 from ccm.cloud.interface import Instances
 from ccm.cloud.record_balancers import Desired, RecordBalancers
+from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, Conflict, NoRoom, Refused
 from ccm.http import path_of
 from ccm.model.cloud import Balancer, Ingress, IpMode, Network, OwnedBalancer
@@ -61,7 +61,7 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         self._path = path_of("networks", section.network, kind)
         self._noun = "Forward" if section.mode == FORWARD else "LoadBalancer"
         # Two creations of one address at once may both succeed, and then neither can be changed.
-        self._creating = asyncio.Lock()
+        self._creating = SharedLock()
 
     async def read_all(self) -> Sequence[Json]:
         query = {"project": self._section.project}
@@ -140,7 +140,7 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
     async def create(self, request: BalancerRequest, desired: Desired) -> Json | None:
         """None where there is no address of this family and none is needed."""
         family, wanted = desired.part, request.addresses.get(desired.part)
-        async with self._creating:
+        async with self._creating.held():
             pools = await self._pools.of_family(family)
             if not pools and not (wanted or request.needs_all_families):
                 request.warnings.append(f"no range has addresses of {family}")

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, Conflict, NotFound, RetryAfter
 from ccm.model.objects import Json, objects, text
 from ccm.providers.openstack.api import RACE_RETRY, OpenStackApi
@@ -86,7 +87,7 @@ class PortGroups:
         self._api = api
         self._waiting: dict[str, Membership] = {}
         self._run: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
+        self._lock = SharedLock()
 
     async def apply(self, membership: Membership) -> None:
         """Return once the group is where it belongs; raises when any port could not be changed."""
@@ -101,7 +102,7 @@ class PortGroups:
             await asyncio.sleep(GATHER)
             if len(self._waiting) == known:
                 break
-        async with self._lock:
+        async with self._lock.held():
             self._run, memberships = None, list(self._waiting.values())
             self._waiting = {}
             await self._change_ports(memberships)
