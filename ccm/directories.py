@@ -1,10 +1,16 @@
-"""Directories and files that are ours alone: no other user made them, or can exchange them."""
+"""Directories and files that are ours alone: no other user made them, or can exchange them.
+
+And those of the operator, of which each is read in no time and with little memory.
+"""
 
 import os
 import stat
 from collections.abc import Iterable
-from errno import ENOTDIR, EPERM
+from errno import EFBIG, EINVAL, ENOTDIR, EPERM
 from pathlib import Path
+
+MAX_FILE = 1 << 20
+"""Bytes: what is longer is no configuration."""
 
 
 def make_private(directory: Path) -> None:
@@ -41,6 +47,22 @@ def no_follow(path: str, flags: int) -> int:
     if flags & os.O_TRUNC:
         os.ftruncate(descriptor, 0)
     return descriptor
+
+
+def read_bounded(file: Path) -> bytes:
+    """The content of a file; OSError when it cannot be read, or is too long.
+
+    A pipe, for which one would wait until someone writes, is none.
+    """
+    with open(
+        file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)
+    ) as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise OSError(EINVAL, "it is not a regular file")
+        content = opened.read(MAX_FILE + 1)
+    if len(content) > MAX_FILE:
+        raise OSError(EFBIG, f"it has more than {MAX_FILE} bytes")
+    return content
 
 
 def replace_file(path: Path, content: bytes) -> None:

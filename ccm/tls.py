@@ -5,7 +5,9 @@ which cost more than all the rest of a request (docs/performance.md).
 """
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import ssl
 from abc import ABC, abstractmethod
@@ -59,11 +61,15 @@ def client_tls(server: Server) -> ssl.SSLContext | None:
     """
     if not server.url.startswith("https"):
         return None
+    for file in filter(os.path.exists, (server.ca_file, server.cert_file, server.key_file)):
+        if not os.path.isfile(file):  # OpenSSL would wait until someone writes into a pipe
+            raise OSError(errno.EINVAL, "it is not a regular file", file)
     context = ssl.create_default_context(
         cafile=server.ca_file or None, cadata=server.ca_data or None
     )
     if server.cert_file:
-        context.load_cert_chain(server.cert_file, server.key_file or None)
+        # Without a pass phrase, OpenSSL would ask for it on the terminal.
+        context.load_cert_chain(server.cert_file, server.key_file or None, password="")
     context.check_hostname = server.is_verified and not server.is_pinned
     if not server.is_verified:
         context.verify_mode = ssl.CERT_NONE

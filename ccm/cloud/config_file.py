@@ -1,12 +1,10 @@
 """Values in configuration files: how they are read, and why a file that one names is wrong."""
 
-import errno
 import os
 import re
 import ssl
 import stat
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,19 +15,6 @@ READABLE = "give the path of a file that this user may read"
 """The remedy for what `why_unreadable` says."""
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-
-
-MAX_FILE = 1 << 20
-"""Bytes: what is longer is no configuration."""
-
-
-def read_bounded(file: Path) -> bytes:
-    """The content of a file; OSError when it cannot be read, or is too long."""
-    with file.open("rb") as opened:
-        content = opened.read(MAX_FILE + 1)
-    if len(content) > MAX_FILE:
-        raise OSError(errno.EFBIG, f"it has more than {MAX_FILE} bytes")
-    return content
 
 
 def why_unreadable(file: str) -> str:

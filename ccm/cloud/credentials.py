@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from ccm.cloud.config_file import read_bounded
 from ccm.cloud.sections import Faults
 from ccm.decide.backoff import Backoff
+from ccm.directories import read_bounded
 from ccm.errors import CloudError, Denied, Refused, Unauthenticated
 from ccm.redaction import register_secrets
 

@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ccm import __version__
 from ccm.background import start_task
-from ccm.cloud.config_file import read_bounded
 from ccm.cloud.credentials import Credentials
 from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import MAX_PAGES, MAX_VALUES, NOT_UNDERSTOOD
+from ccm.directories import read_bounded
 from ccm.errors import (
     CloudError,
     Conflict,

@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from ccm.cloud.interface import CloudProvider
+from ccm.directories import read_bounded
 from ccm.errors import ConfigurationFault
 
 GROUP = "ccm.cloud_providers"
@@ -80,8 +81,6 @@ def read_config(path: str) -> bytes:
     """
     if not path:
         return b""
-    from ccm.cloud.config_file import read_bounded  # imports ssl
-
     try:
         return read_bounded(Path(path))
     except OSError as error:

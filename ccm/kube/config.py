@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ccm.directories import read_bounded
 from ccm.errors import ConfigurationFault
 from ccm.kube.client import RestConfig, TokenFunc
 from ccm.model.objects import mapping, objects, text
@@ -223,7 +224,7 @@ class _TokenFile:
 
 def read_token(path: Path) -> str:
     """What a token file has; raises `OSError`, and `ValueError` when it is empty."""
-    if not (token := path.read_text().strip()):
+    if not (token := read_bounded(path).decode().strip()):
         raise ValueError(f"{path} is empty")
     return token
 
@@ -237,7 +238,7 @@ def _pod_account(reread_interval: float) -> RestConfig:
         if not port:
             raise ValueError("KUBERNETES_SERVICE_PORT is not set")
         token = _TokenFile(POD_ACCOUNT / "token", reread_interval)
-        if not authority.read_bytes():
+        if not read_bounded(authority):
             raise ValueError(f"{authority} is empty")
     except (OSError, ValueError) as error:
         raise ConfigurationFault(

@@ -4,13 +4,16 @@ The package takes a third of a start to load, so it is imported only for what ne
 """
 
 import logging
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kubernetes.aio.client import Configuration
-from kubernetes.aio.config import load_kube_config
+from kubernetes.aio.config import kube_config, load_kube_config
+from kubernetes.aio.config.exec_provider import ExecProvider
 
 from ccm.errors import ConfigurationFault, NoCredentials
 from ccm.kube.client import RestConfig
@@ -18,7 +21,37 @@ from ccm.tls import Server
 
 log = logging.getLogger(__name__)
 
+PLUGIN_TIMEOUT = 30.0  # seconds until a credential plugin is ended
+_LIMITED = """
+import os, signal, subprocess, sys
+limit, *command = sys.argv[1:]
+plugin = subprocess.Popen(command, stdout=-1, stderr=-1, process_group=0)
+try:
+    printed, errors = plugin.communicate(timeout=float(limit))
+except subprocess.TimeoutExpired:
+    os.killpg(plugin.pid, signal.SIGKILL)
+    printed, errors, plugin.returncode = b"", f"not ended within {limit} s".encode(), 1
+sys.stdout.buffer.write(printed)
+sys.stderr.buffer.write(errors[-1000:])
+sys.exit(plugin.returncode)
+"""
+"""The package reads all of the output before any of the errors, whose pipe is full by then."""
+
 Load = Callable[[Configuration], Awaitable[None]]
+
+
+class LimitedPlugin(ExecProvider):  # type: ignore[misc]
+    """A credential plugin that is ended with all that it has started, who asked for it or not.
+
+    At a terminal it may ask a person, and has all the time.
+    """
+
+    args: list[str]
+
+    def __init__(self, exec_config: Any) -> None:
+        super().__init__(exec_config)
+        if not (sys.stdin and sys.stdin.isatty()):
+            self.args = [sys.executable, "-I", "-c", _LIMITED, f"{PLUGIN_TIMEOUT:g}", *self.args]
 
 
 async def load_file(path: Path, reread_interval: float, has_plugin: bool) -> RestConfig:
@@ -27,6 +60,7 @@ async def load_file(path: Path, reread_interval: float, has_plugin: bool) -> Res
     Without a word of the package, a plugin that fails would leave us anonymous: `NoCredentials`.
     """
     configuration = Configuration()
+    kube_config.ExecProvider = LimitedPlugin
     try:
         loader = await load_kube_config(str(path), client_configuration=configuration)
     except Exception as error:  # the loader lets out yaml's, ssl's and its own errors

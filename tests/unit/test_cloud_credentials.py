@@ -1,6 +1,7 @@
 """Credentials of a cloud: what files may hold, and the pause once they were refused."""
 
 import asyncio
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +18,19 @@ from ccm.cloud.credentials import (
 )
 from ccm.decide.backoff import Backoff
 from ccm.errors import CloudError, Denied, Unauthenticated
+from ccm.kube.config import read_token
 from ccm.redaction import without_secrets
 
 STEADY = Backoff(first=5.0, most=20.0, jitter=0.0)
+
+
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """A worker would stand still until someone writes into it, and so would the next one."""
+    os.mkfifo(pipe := tmp_path / "secret")
+    with pytest.raises(ValueError, match="not a regular file"):
+        read_secret(pipe)
+    with pytest.raises(OSError, match="not a regular file"):
+        read_token(pipe)
 
 
 @pytest.mark.parametrize(

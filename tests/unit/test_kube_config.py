@@ -2,15 +2,20 @@
 
 import base64
 import json
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from ccm.errors import ConfigurationFault
+from ccm.errors import ConfigurationFault, NoCredentials
+from ccm.kube import package_config
 from ccm.kube.config import load
 from ccm.model.objects import Json
+from tests.support.deadlines import within
+from tests.support.waiting import until
 
 URL = "https://api.example.com:6443"
 
@@ -126,3 +131,26 @@ async def test_a_clients_inline_certificate_is_left_to_the_package(tmp_path: Pat
 async def test_a_file_that_is_missing_is_reported(user: Json, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationFault, match="is not usable"):
         await load(written(tmp_path, {}, user))
+
+
+async def test_a_plugin_that_never_ends_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time that credentials are read another one would stay, with what it has started."""
+    monkeypatch.setattr(package_config, "PLUGIN_TIMEOUT", 0.5)
+    begun = tmp_path / "begun"
+    script = f"echo $$ > {begun}; head -c 1000000 /dev/zero >&2; sleep 60; true"
+    api = "client.authentication.k8s.io/v1"
+    plugin = {"apiVersion": api, "command": "sh", "args": ["-c", script]}
+    with pytest.raises(NoCredentials):
+        async with within(20.0):
+            await load(written(tmp_path, {}, {"exec": plugin}))
+    group = int(begun.read_text())
+
+    def is_there() -> bool:  # until who inherits what it has started has seen its end
+        with suppress(ProcessLookupError):
+            os.killpg(group, 0)
+            return True
+        return False
+
+    await until(lambda: not is_there(), "its end")

@@ -1,10 +1,18 @@
 """Certificates that Go's library takes are taken, whatever Python's version makes of them."""
 
+import os
 import ssl
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from ccm.tls import Server, client_tls
 from tests.support.pki import Authority, Signed, self_signed
@@ -76,3 +84,26 @@ def test_a_certificate_of_another_authority_is_still_refused(tmp_path: Path) -> 
     assert client
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(client, server)
+
+
+def test_no_file_of_a_certificate_keeps_a_process_waiting(tmp_path: Path) -> None:
+    """Neither for who writes into a pipe, nor for a pass phrase on the terminal."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    writer = Thread(target=pipe.write_bytes, args=[b""], daemon=True)
+    writer.start()  # who waits nevertheless gets something, and the test its end
+    certificate, key = map(Path, ROOT.server(NAME).write(tmp_path, "client"))
+    for server in (
+        Server(f"https://{NAME}", str(pipe)),
+        Server(f"https://{NAME}", cert_file=str(certificate), key_file=str(pipe)),
+    ):
+        with pytest.raises(OSError, match="not a regular file"):
+            client_tls(server)
+    os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+    writer.join()
+    private = load_pem_private_key(key.read_bytes(), None)
+    locked = private.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"phrase")
+    )
+    key.write_bytes(locked)
+    with pytest.raises(ssl.SSLError):
+        client_tls(Server(f"https://{NAME}", cert_file=str(certificate), key_file=str(key)))

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, TypeVar, cast
 
 from ccm.cloud.gate import invoke
-from ccm.errors import CloudError, Unanswered
+from ccm.errors import CloudError, NotFound, Unanswered
 
 T = TypeVar("T")
 
@@ -144,3 +144,44 @@ class KitGate:
             raise ProcessKilled(operation)
         if how is Interruption.LOST:
             raise CloudError(f"{operation}: its answer was lost by the kit")
+
+
+class LackingAnswer:
+    """Puts an answer that lacks what is there in the place of the `number`-th one."""
+
+    def __init__(self, lacking: Callable[[Any], Any]) -> None:
+        self._lacking, self.number, self.count = lacking, 0, 0
+
+    def __call__(self, answer: Any) -> Any:
+        self.count += 1
+        if self.count != self.number:
+            return answer
+        if isinstance(answer, tuple):
+            return (self._lacking(answer[0]), *answer[1:])
+        return self._lacking(answer) if isinstance(answer, dict | list) else answer
+
+    def is_next(self) -> bool:
+        """Take the next one, unless fewer came last time."""
+        self.number, came, self.count = self.number + 1, self.count, 0
+        return self.number == 1 or came >= self.number - 1
+
+
+def without_entries(part: Any) -> Any:
+    """With lists as they are in a cloud where nothing is."""
+    if isinstance(part, dict):
+        return {key: without_entries(item) for key, item in part.items()}
+    return [] if isinstance(part, list) else part
+
+
+def hollow(part: Any) -> Any:
+    """A success that says nothing."""
+    return type(part)()
+
+
+def absent(part: Any) -> Any:
+    """Not there, says the cloud."""
+    raise NotFound("404: the kit hides it")
+
+
+LACKING = (without_entries, hollow, absent)
+"""Ways in which one answer may lack what is there."""

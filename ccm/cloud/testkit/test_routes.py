@@ -1,12 +1,15 @@
 """Routes to pod networks: created, listed with what became of their target, deleted; only ours."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Machine, Owner
+from ccm.cloud.testkit.gate import LACKING, LackingAnswer
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of
 from ccm.cloud.testkit.operations import CIDR, CreateRoute, ListRoutes, read_interrupted_everywhere
 from ccm.errors import CloudError, Refused
@@ -94,6 +97,37 @@ async def test_routes_are_listed_from_all_pages(harness: Harness) -> None:
     routes = await harness.call(harness.routes.list, [node_of(machine) for machine in machines])
     assert {route.node: route.cidr for route in routes} == wanted
     assert len(routes) == len(wanted)
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+async def test_an_answer_without_what_is_there_harms_no_others_route(
+    harness: Harness, lacking: Callable[[Any], Any]
+) -> None:
+    """None is shown as stale, and none goes with what is done for another Node."""
+    own, *others = await harness.machines(4)
+    made = await make_routes(harness, others)
+    nodes = [node_of(machine) for machine in others]
+    for item in nodes:
+        item.raw["spec"]["podCIDRs"] = [made[item.name]]
+    lacks, cidr = LackingAnswer(lacking), "10.244.99.0/24"
+    while lacks.is_next():
+        await harness.restart()
+        await harness.call(harness.routes.list, nodes)  # after a login, say
+        harness.gate.spoil = lacks
+        for asked in ([], [node_of(own)]):
+            with suppress(CloudError):
+                for route in await harness.call(harness.routes.list, [*nodes, *asked]):
+                    is_right = not route.is_blackhole and made.get(route.node) == route.cidr
+                    assert is_right or route.cidr not in made.values()
+                    if route.cidr == cidr:
+                        await harness.until_done(harness.routes.delete, route)
+                await harness.until_done(harness.routes.create, node_of(own), cidr)
+        harness.gate.spoil = None
+        kept = {route.cidr for route in await invoke(harness.adapter.list_routes)}
+        assert {*made.values()} <= kept
+        for route in await harness.call(harness.routes.list, [*nodes, node_of(own)]):
+            if route.cidr == cidr:
+                await harness.until_done(harness.routes.delete, route)
 
 
 async def test_listing_does_not_cost_a_call_a_route(harness: Harness) -> None:

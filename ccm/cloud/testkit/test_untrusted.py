@@ -1,7 +1,7 @@
 """What kubelets and tenants write: of any length, and about what is not theirs."""
 
 import time
-from collections.abc import Awaitable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from itertools import product
@@ -13,6 +13,7 @@ import pytest
 from ccm.cloud.gate import invoke
 from ccm.cloud.interface import ChecksServices
 from ccm.cloud.testkit.adapter import Machine, Owner, Untestable
+from ccm.cloud.testkit.gate import LACKING, LackingAnswer
 from ccm.cloud.testkit.harness import Harness, node, node_of, port, service, volume
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Answer, Balancer, Gone, Instance, PlaceAnswer, Unknown
@@ -151,6 +152,38 @@ async def test_a_record_of_another_form_costs_the_others_nothing(harness: Harnes
         assert answers[other.node] == expected, (spoilt.field, value)
         answer = answers[odd.node]
         harness.check_texts([answer.why] if isinstance(answer, Unknown) else [])
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+async def test_an_answer_without_what_is_there_harms_no_other(
+    harness: Harness, lacking: Callable[[Any], Any]
+) -> None:
+    """A replica that lags behind, or what is before the cloud, may answer so to any one call."""
+    theirs, machines = service("theirs"), await harness.machines(3)
+    await harness.ensure(theirs, machines)
+    before = set(await invoke(harness.adapter.balancer_resources))
+    backends, lacks = [node_of(machine) for machine in machines], LackingAnswer(lacking)
+    while lacks.is_next():
+        await harness.restart()
+        balancers, number = harness.load_balancers, lacks.number
+        own, moved = (
+            service(f"own-{number}", ports=[port(public, node_port=30000 + public + 2 * number)])
+            for public in (443, 444)
+        )
+        await harness.until_done(balancers.ensure, own, backends)
+        harness.gate.spoil = lacks
+        for method, *arguments in (
+            (balancers.ensure, moved, backends),
+            (balancers.update_nodes, moved, backends),
+            (balancers.delete, moved),
+        ):
+            with suppress(CloudError):
+                await harness.until_done(method, *arguments)
+        harness.gate.spoil = None
+        await harness.check_balancer(theirs, machines)
+        assert before <= set(await invoke(harness.adapter.balancer_resources))
+        with suppress(CloudError):
+            await harness.until_done(balancers.delete, moved)
 
 
 async def test_a_record_of_anothers_balancer_of_another_form_changes_nothing_of_ours(

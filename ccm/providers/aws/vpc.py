@@ -94,8 +94,10 @@ class Vpc:
             raise Refused("the VPC is not known: set VPC in the cloud-config")
         return self._id
 
-    def subnets(self) -> Sequence[Subnet]:
-        """All subnets of the VPC."""
+    def subnets(self, in_use: Collection[str] = ()) -> Sequence[Subnet]:
+        """All subnets of the VPC; raises where those `in_use`, which cannot be gone, are not all
+        listed: what load balancers have would go with what a list lacks.
+        """
         with self._lock:
             if time.monotonic() - self._subnets_read_at > self._subnet_cache_ttl:
                 listed = self._list_own("ec2:DescribeSubnets", "Subnets")
@@ -105,6 +107,9 @@ class Vpc:
                 special = {name for name, zone in zones.items() if not zone.is_regular}
                 self._subnets = [replace(s, is_regular=s.zone not in special) for s in subnets]
                 self._subnets_read_at = time.monotonic()
+            if lost := {*in_use} - {subnet.id for subnet in self._subnets}:
+                self._subnets_read_at = float("-inf")
+                raise CloudError(f"EC2 does not list {', '.join(sorted(lost))}, which is in use")
             return self._subnets
 
     def backends(

@@ -4,6 +4,7 @@ botocore reads anything that is XML as the answer to anything, an empty one, of 
 only how long it waits for the next bytes.
 """
 
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,14 @@ from contextvars import ContextVar
 from datetime import datetime
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
+from signal import SIGKILL
 from socket import socket
+from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPSConnection
+from botocore.credentials import ProcessProvider
+from botocore.exceptions import CredentialRetrievalError
 from botocore.model import OperationModel
 from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
@@ -30,6 +35,7 @@ _BEFORE_ROOT = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--(?:(?!-->).)*
 _HEAD = 4096  # bytes in which an answer has to begin, after comments
 ELEMENTS = "CountOfElements"
 MAX_TIME = 64  # characters
+PROCESS_TIMEOUT = 30.0  # seconds until a process that gives credentials is ended
 _SHOWN = 60  # characters of an odd answer in an error's text
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 
@@ -100,9 +106,29 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def limit_time() -> None:
-    """Have botocore's connections, those for credentials as well, keep to `time_limit`."""
+    """Have botocore's connections, those for credentials as well, keep to `time_limit`.
+
+    And what a profile's `credential_process` runs, to `PROCESS_TIMEOUT`.
+    """
     AWSHTTPConnection.response_class = TimedResponse
     AWSHTTPSConnection.response_class = TimedResponse
+    ProcessProvider.__init__.__defaults__ = (TimedProcess,)
+
+
+class TimedProcess(Popen[bytes]):
+    """A process that is ended with all that it has started when it takes too long."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, process_group=0, **options)
+
+    def communicate(self, *args: Any, **options: Any) -> tuple[bytes, bytes]:
+        try:
+            return super().communicate(*args, **{"timeout": PROCESS_TIMEOUT, **options})
+        except TimeoutExpired as late:
+            with self:
+                os.killpg(self.pid, SIGKILL)
+            why = f"not ended within {PROCESS_TIMEOUT:g} s"
+            raise CredentialRetrievalError(provider="custom-process", error_msg=why) from late
 
 
 class TimedResponse(HTTPResponse):

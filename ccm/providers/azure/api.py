@@ -38,7 +38,7 @@ from ccm.providers.azure.identity import (
     read_token,
     token_request,
 )
-from ccm.providers.azure.ids import COMPUTE, scope_of
+from ccm.providers.azure.ids import COMPUTE, key_of, properties_of, scope_of
 from ccm.tls import Server
 
 log = logging.getLogger(__name__)
@@ -120,7 +120,8 @@ class AzureApi(JsonApi):
         return answer
 
     async def list(self, operation: str, path: str, **query: str) -> list[Json]:
-        """What all pages of a list have; raises rather than return a part."""
+        """What all pages of a list have of its group; raises rather than return a part."""
+        root = f"{path.lower().partition('/providers/')[0]}/"
         host = urlsplit((await self._known_endpoints()).resource_manager).netloc
         items: list[Json] = []
 
@@ -133,11 +134,14 @@ class AzureApi(JsonApi):
             return dict(parse_qsl(following.query))
 
         async for page in self.read_pages(self._request(operation, "GET", path, query), next_page):
-            items += objects(read_list(operation, page, "value"))
+            listed = objects(read_list(operation, page, "value"))
+            items += [item for item in listed if key_of(item).startswith(root)]
         return items
 
     async def put(self, operation: str, path: str, body: Json, etag: str = "") -> Json:
         """Make a resource what `body` says, if it still has the ETag; the resource as answered."""
+        if not etag and properties_of(body).get("provisioningState"):
+            raise CloudError(f"{operation}: {path} was read without its ETag")
         headers = {"If-Match": etag} if etag else {}
         request = self._request(operation, "PUT", path, {}, body, headers)
         answer, response = await self.exchange(request)

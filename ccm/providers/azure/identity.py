@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from ccm.cloud.config_file import read_bounded
 from ccm.cloud.credentials import read_secret
 from ccm.cloud.json_api import Request
+from ccm.directories import read_bounded
 from ccm.errors import CloudError, Unauthenticated
 from ccm.http import request_target
 from ccm.model.objects import mapping, number, text

@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ccm.cloud.interface import CloudProvider, ProviderContext
+from ccm.directories import read_bounded
 from ccm.errors import Denied, NotFound
 from ccm.providers.azure.api import QUOTAS, AzureApi
 from ccm.providers.azure.config import FILE, MERGE, AzureConfig, check_cluster_name, read_config
@@ -38,7 +39,7 @@ class AzureCloud(CloudProvider):
 
         def read() -> AzureConfig:
             path = Path(context.config_path)
-            content = path.read_bytes() if path.is_file() else context.config
+            content = read_bounded(path) if path.is_file() else context.config
             return read_config(content, context.config_path, secret, is_start=False)
 
         check_cluster_name(config, context.cluster_name, context.config_path)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, NoRoom, NotFound, Refused, RetryAfter
-from ccm.model.objects import Json, text
-from ccm.providers.azure.api import BUSY_RETRY, AzureApi, PreconditionFailed
-from ccm.providers.azure.ids import properties_of
+from ccm.model.objects import Json, objects, text
+from ccm.providers.azure.api import BUSY_RETRY, RACE_RETRY, AzureApi, PreconditionFailed
+from ccm.providers.azure.ids import key_of, properties_of
 
 MOST_READS = 4  # of a resource that others keep changing, for one write
 ALONE = 300.0  # seconds for which who had a write of others refused is in no such write
@@ -60,9 +60,12 @@ class SharedResource:
     async def read(self) -> Json | None:
         """What there is; None when it is not."""
         try:
-            return await self._api.get(f"Get{self._noun}", self.path)
+            found = await self._api.get(f"Get{self._noun}", self.path)
         except NotFound:
             return None
+        if key_of(found) != self.path.lower():
+            raise CloudError(f"Get{self._noun}: the answer is not about {self.path}")
+        return found
 
     async def change(
         self, edit: Edit, known: Json | None = None, *, owner: str = ""
@@ -136,6 +139,7 @@ class SharedResource:
                 wanted = before
             item.changes = wanted != before
         pending = [item for item in batch if not item.is_done]
+        await self._verify(current, wanted)
         state = text(properties_of(current or {}).get("provisioningState"))
         if wanted == (current or self._empty) and (state != "Failed" or not pending):
             result = current
@@ -151,6 +155,24 @@ class SharedResource:
                 result = await self.read()
         for item in pending:
             item.end(result)
+
+    async def _verify(self, current: Json | None, wanted: Json) -> None:
+        """Raise where the write may take away what others have: entries that are not understood,
+        or, where it is empty or not there, what another kind of read has.
+        """
+        before, empty = properties_of(current or {}), list[str]()
+        for key, value in properties_of(wanted).items():
+            known = before.get(key, [])
+            if isinstance(value, list) and value != known:
+                if objects(known) != known:
+                    raise CloudError(f"{self._noun} {self.path}: {key} is not understood")
+                empty += [] if known else [key]
+        if current is not None and not (empty and before):
+            return
+        for item in await self._api.list(f"List{self._noun}s", self.path.rpartition("/")[0]):
+            is_same = key_of(item) == self.path.lower()
+            if is_same and (current is None or any(map(properties_of(item).get, empty))):
+                raise RetryAfter(f"{self._noun} {self.path} is listed otherwise", RACE_RETRY)
 
 
 def _end_all(batch: list[_Waiting], error: CloudError) -> None:

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 
-from ccm.errors import Refused
+from ccm.errors import CloudError, NotFound, Refused
 from ccm.http import path_of
 from ccm.model.objects import Json, text
 from ccm.model.service import Service
 from ccm.providers.digitalocean import firewall_plan as plan
-from ccm.providers.digitalocean.api import DigitalOceanApi
+from ccm.providers.digitalocean.api import BALANCERS, DigitalOceanApi
 from ccm.providers.digitalocean.config import FirewallSection
 from ccm.providers.digitalocean.firewall_plan import Inbound
 from ccm.providers.digitalocean.ids import Cluster
@@ -26,8 +27,9 @@ class Firewalls:
     async def ensure(self, rules: Collection[Inbound], services: Iterable[Service]) -> bool:
         """Whether the firewall had to be written to have exactly these rules, of these Services."""
         uids = {rule.service_uid for rule in rules} - {""}
-        balancers = await self._balancers([service for service in services if service.uid in uids])
         current, section = await self._find(), self._section
+        asked = [service for service in services if service.uid in uids]
+        balancers = await self._balancers(asked, plan.balancers_of(current))
         wanted = plan.body(section.name, section.tag, rules, balancers, current)
         if current and not plan.is_different(wanted, current):
             return False
@@ -40,11 +42,22 @@ class Firewalls:
         log.info("firewall written", extra={"firewall": self._section.name, "ports": ports})
         return True
 
-    async def _balancers(self, services: Sequence[Service]) -> dict[str, str]:
-        """The IDs of their own load balancers by the UIDs of Services, whatever is annotated."""
+    async def _balancers(
+        self, services: Sequence[Service], current: Collection[str]
+    ) -> dict[str, str]:
+        """The IDs of their own load balancers by the UIDs of Services, whatever is annotated.
+
+        A list that lacks one of the `current` ones, which is there, would close all ports of its.
+        """
         if not services:
             return {}
         records = await self._api.balancers()
+        for lost in sorted({*current} - {text(record.get("id")) for record in records}):
+            with suppress(NotFound):
+                await self._api.get("GetLoadBalancer", BALANCERS + path_of(lost))
+                raise CloudError(
+                    f"ListLoadBalancers: it lacks load balancer {lost}, which is there"
+                )
         found = {service.uid: Names(service, self._cluster).choose(records) for service in services}
         return {uid: text(record.get("id")) for uid, record in found.items() if record}
 

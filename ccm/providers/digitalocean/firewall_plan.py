@@ -7,7 +7,7 @@ from itertools import islice, zip_longest
 from typing import Any
 
 from ccm.errors import Refused
-from ccm.model.objects import Json, objects, text
+from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.records import differences
 from ccm.model.service import Service, admits_everybody
 from ccm.providers.digitalocean.config import NETWORK
@@ -144,6 +144,13 @@ def _rule(rule: Inbound, balancer_id: str) -> Json:
     to_balancer: Json = {"load_balancer_uids": [balancer_id]}
     sources = {"addresses": [*rule.sources]} if rule.sources else to_balancer
     return {"protocol": rule.protocol, "ports": str(rule.port), "sources": sources}
+
+
+def balancers_of(current: Json) -> set[str]:
+    """The IDs of the load balancers that a firewall lets in."""
+    sources = (mapping(rule.get("sources")) for rule in objects(current.get("inbound_rules")))
+    uids = (text(item) for source in sources for item in source.get("load_balancer_uids") or ())
+    return {*uids} - {""}
 
 
 def is_different(wanted: Json, current: Json) -> bool:

@@ -15,8 +15,9 @@ from urllib.parse import urlencode
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from ccm.cloud.config_file import read_bounded, secure_url
+from ccm.cloud.config_file import secure_url
 from ccm.cloud.credentials import read_secret
+from ccm.directories import read_bounded
 from ccm.errors import Unauthenticated
 from ccm.model.objects import Json, mapping, text
 from ccm.providers.gce.config import LIBRARY, METADATA_HOST, GlobalSection

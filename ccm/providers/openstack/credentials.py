@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ccm.cloud.config_file import one_of, read_bounded, yaml_boolean
+from ccm.cloud.config_file import one_of, yaml_boolean
 from ccm.cloud.sections import fault_in, setting
 from ccm.cloud.yaml_file import YamlReader
+from ccm.directories import read_bounded
 from ccm.errors import ConfigurationFaults
 from ccm.model.objects import mapping, text
 from ccm.redaction import register_hidden

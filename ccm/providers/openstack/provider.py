@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ccm.cloud.interface import CloudProvider, ProviderContext
+from ccm.directories import read_bounded
 from ccm.providers.openstack.api import QUOTAS, OpenStackApi
 from ccm.providers.openstack.config import OpenStackConfig, read_config
 from ccm.providers.openstack.ids import PROVIDER_IDS, Cluster
@@ -28,7 +29,7 @@ class OpenStackCloud(CloudProvider):
 
         def read() -> OpenStackConfig:
             path = Path(context.config_path)
-            content = path.read_bytes() if path.is_file() else context.config
+            content = read_bounded(path) if path.is_file() else context.config
             return read_config(content, context.config_path, is_start=False)
 
         cluster = Cluster(context.cluster_name, context.cluster_uid)

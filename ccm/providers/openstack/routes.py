@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Generic, TypeVar
 
+from ccm.cloud.json_api import read_list
 from ccm.cloud.machines import verify_any
 from ccm.errors import CloudError, NotFound, Refused
-from ccm.model.cloud import Network, Route
+from ccm.model.cloud import Network, Route, read_network
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.openstack import ids
 from ccm.providers.openstack.api import OpenStackApi
@@ -76,13 +77,21 @@ class OpenStackRoutes:
         ours = list(our_routes(router, hops, by_server))
         elsewhere = [item.next_hop for item in ours if item.next_hop and item.next_hop not in hops]
         current = {hop.address for port in await self._ports_at(elsewhere) for hop in hops_of(port)}
+        says = {
+            (read_network(cidr), text(address.get("address"))): node
+            for node in nodes
+            for cidr in node.pod_cidrs
+            for address in node.addresses
+        }
         listed = []
         for route in ours:
             server, hop = hops.get(route.next_hop, ("", None))
             node = by_server.get(server)
+            if hop is None:  # a list may leave a port out: the Node says that it has the address
+                node = says.get((route.network, route.next_hop))
             if node and hop and wants(node, route.network) and hop.lacks_pair(route.cidr):
                 continue
-            is_blackhole = hop is None and route.next_hop not in current
+            is_blackhole = hop is None and node is None and route.next_hop not in current
             name, route_id = node.name if node else "", f"{route.cidr}@{route.next_hop}"
             listed.append(Route(route.cidr, name, id=route_id, is_blackhole=is_blackhole))
         return listed
@@ -103,7 +112,8 @@ class OpenStackRoutes:
         await self._add.do(RouterRoute(str(network), hop.address))
         if hop.lacks_pair(cidr):
             pair = {"ip_address": cidr}
-            await self._set_pairs(hop.port, [*objects(hop.port["allowed_address_pairs"]), pair])
+            pairs = read_list("ListPorts", hop.port, "allowed_address_pairs")
+            await self._set_pairs(hop.port, [*pairs, pair])
 
     async def delete(self, route: Route) -> None:
         """The mark goes last, so that what was broken off is listed again."""
@@ -175,7 +185,12 @@ class OpenStackRoutes:
         networks = self._ports.networks or (await self._read_ports([])).networks
         wanted = [f"ip_address={address}" for address in addresses]
         ports = await list_ports(self._api, "fixed_ips", wanted, PORT_FIELDS)
-        current = [port for port in ports if port.get("network_id") in networks]
+        current = [
+            port
+            for port in ports
+            if port.get("network_id") in networks
+            and any(hop.address in addresses for hop in hops_of(port))
+        ]
         return [port for port in current if port.get("device_id") != self._router_id]
 
     # Writing

@@ -21,6 +21,7 @@ from ccm.providers.proxmox.api import ProxmoxApi
 
 VM, CONTAINER = "qemu", "lxc"
 RUNNING, STOPPED = "running", "stopped"
+MOST_LEFT = 10_000  # machines whose last host is remembered, beside as many as there are
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 SKU = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 AUDIT_MACHINES, AUDIT_SYSTEM = "VM.Audit", "Sys.Audit"
@@ -83,7 +84,9 @@ class Inventory:
         """All machines that the token may see, in one request."""
         answer = await self.api.get("ListMachines", "/cluster/resources", type="vm")
         listed = read_list(answer)
-        self._hosts |= {vmid: item.host for vmid, item in listed.by_id.items()}
+        current = {vmid: item.host for vmid, item in listed.by_id.items()}
+        hosts = self._hosts | current
+        self._hosts = hosts if len(hosts) < 2 * len(current) + MOST_LEFT else current
         for vmid in self._cached.keys() - listed.by_id.keys():
             del self._cached[vmid]
         return listed

@@ -20,6 +20,7 @@ from ccm.providers.vsphere.soap import NoSuchObject
 from ccm.providers.vsphere.vcenter import Session, VCenterApi
 
 PAGE = 1000  # objects; vCenter may give fewer, and a token for the rest
+MOST_PLACES = 100  # inside of each other; a circle of them has no end
 PLACE_PROPERTIES = ("name", "parent")
 METADATA = 'config.extraConfig["guestinfo.metadata"]'
 METADATA_ENCODING = 'config.extraConfig["guestinfo.metadata.encoding"]'
@@ -148,9 +149,9 @@ class Inventory:
 
     def chain(self, moid: str) -> Iterator[Place]:
         """A place and those that it is in, from the inside out."""
-        seen = set[str]()
-        while (place := self.places.get(moid)) and moid not in seen:
-            seen.add(moid)
+        for _ in range(MOST_PLACES):
+            if not (place := self.places.get(moid)):
+                return
             yield place
             moid = place.parent
 

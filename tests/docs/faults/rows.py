@@ -13,6 +13,7 @@ GROUPS = {
     "workers": "A worker ends, hangs, restarts or grows",
     "host": "The host lacks disk, memory, descriptors or CPU time",
     "cloud": "The cloud refuses, throttles or does not answer",
+    "answers": "The cloud's answers lack what is there, or have what is others'",
     "nodes": "A Node is not initialized, or a Node or a volume lacks its labels",
     "deletions": "Nodes without a machine stay, or running machines are reported as missing",
     "load-balancers": "A Service has no load balancer, or it lacks an address, a node or a port",

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from botocore.exceptions import CredentialRetrievalError
 
 from ccm.cloud.interface import ProviderContext
 from ccm.cloud.testkit.gate import KitGate
@@ -17,8 +19,9 @@ from ccm.cloud.testkit.harness import service
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
-from ccm.providers.aws import client, vpc
+from ccm.providers.aws import client, vpc, wire
 from ccm.providers.aws.config import AwsConfig
+from ccm.providers.aws.credentials import find_in_chain
 from ccm.providers.aws.provider import AwsCloud, OwnInstance, read_own_instance
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
 from ccm.providers.aws.wire import limit_time
@@ -122,6 +125,22 @@ async def test_credentials_of_a_service_that_never_ends_an_answer_are_given_up(
         assert looking.result() is None
     finally:
         _Handler.drip.clear()
+
+
+def test_a_process_for_credentials_that_never_ends_is_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All calls wait for it, as no two of them renew the same credentials."""
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    (file := tmp_path / "config").write_text(
+        "[default]\ncredential_process = sh -c 'head -c 1000000 /dev/zero >&2; sleep 20; true'\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
+    monkeypatch.setattr(wire, "PROCESS_TIMEOUT", 0.5)
+    limit_time()
+    with pytest.raises(CredentialRetrievalError, match=r"not ended within 0\.5 s"):
+        find_in_chain()
 
 
 def test_the_metadata_service_is_where_the_configuration_says(

@@ -129,6 +129,26 @@ BOMB = (
 )
 
 
+def test_a_list_without_the_subnets_of_load_balancers_moves_none() -> None:
+    """Their health checks would be let in no more, and what was read is kept for all of them."""
+    listed: list[Json] = []
+
+    class Api:
+        def list_pages(self, name: str, member: str, **_: Any) -> list[Json]:
+            return listed if member == "Subnets" else []
+
+        def call(self, name: str, **_: Any) -> Json:
+            return {}
+
+    vpc = Vpc(cast(AwsApi, Api()), "vpc-1", 60.0)
+    vpc.zones.by_name = lambda names: {}  # type: ignore[method-assign]
+    assert vpc.subnets() == []
+    with pytest.raises(CloudError, match="does not list s-1, which is in use"):
+        vpc.subnets(["s-1"])
+    listed.append({"SubnetId": "s-1", "VpcId": "vpc-1", "CidrBlock": "10.0.0.0/24"})
+    assert [item.id for item in vpc.subnets(["s-1"])] == ["s-1"]
+
+
 @pytest.mark.parametrize("status", [200, 400, 503])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le"])
 def test_an_answer_with_entities_is_not_read(status: int, encoding: str) -> None:

@@ -1,20 +1,21 @@
 """What Resource Manager may answer that is odd, without the lab."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pytest
 
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node
-from ccm.errors import CloudError, RetryAfter, Unauthenticated
+from ccm.errors import CloudError, NotFound, RetryAfter, Unauthenticated
 from ccm.http import HttpResponse
 from ccm.model.objects import Json
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.addresses import PublicAddresses
-from ccm.providers.azure.lb.members import Members, PoolMembers, backends
+from ccm.providers.azure.lb.members import MEMBERS, Members, PoolMembers, backends
+from ccm.providers.azure.lb.plan import FRONTENDS, RULES, is_used
 from ccm.providers.azure.machines import Machine, Machines
 from ccm.providers.azure.shared_writes import SharedResource
 
@@ -95,6 +96,34 @@ async def test_endpoints_that_give_no_token_are_asked_for_again() -> None:
     assert logins == ["https://old", "https://new"]
 
 
+async def test_a_machine_that_a_list_leaves_out_keeps_its_interface_in_the_pool() -> None:
+    """Its membership is in its interface, whose list has it."""
+    writes, group = list[str](), "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
+    pool, vms = f"{BALANCER}/backendAddressPools/kit", f"{group}/virtualMachines"
+    cases = [("lost", f"{vms}/lost"), ("gone", f"{vms}/gone"), ("elsewhere", "")]
+    interfaces, joined = list[Json](), list[Json]()
+    for name, machine in cases:
+        config: Json = {"id": f"{INTERFACE.format(name)}/ipConfigurations/1"}
+        config["properties"] = {MEMBERS: [{"id": pool}]}
+        properties = {"ipConfigurations": [config], "virtualMachine": {"id": machine}}
+        interfaces.append({"id": INTERFACE.format(name), "properties": properties})
+        joined.append({"id": config["id"]})
+
+    class Api:
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            writes.append(path.rpartition("/")[2])
+            return body
+
+    record = {"id": pool, "properties": {"backendIPConfigurations": joined}}
+    members = Members(cast(AzureApi, Api()), AzureConfig())
+    asked = PoolMembers(record, {"lost": None}, 4, {f"{vms}/lost".lower()})
+    await members.join(asked, interfaces, 0)
+    assert sorted(writes) == ["elsewhere", "gone"]
+    left = {"backendIPConfigurations": joined[:1]}
+    assert members.are_right(PoolMembers({**record, "properties": left}, {"lost": None}, 4,
+        asked.unknown), interfaces)  # fmt: skip
+
+
 @pytest.mark.virtual_time
 async def test_interfaces_of_machines_that_come_and_go_take_no_memory() -> None:
     class Api:
@@ -133,9 +162,92 @@ def test_a_machine_that_a_list_leaves_out_stays_behind_load_balancers() -> None:
     assert Members(api(), config).leaving(PoolMembers(pool, wanted, 4), []) == set()
 
 
+def shared(there: Json, writes: list[str], listed: Sequence[Json] = ()) -> SharedResource:
+    """A load balancer that is read as this, and what is written of it."""
+
+    class Api:
+        async def get(self, operation: str, path: str) -> Json:
+            if "error" in there:
+                raise NotFound("ResourceNotFound")
+            return there
+
+        async def list(self, operation: str, path: str) -> Sequence[Json]:
+            return listed
+
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            writes.append("PUT")
+            return body
+
+        async def delete(self, operation: str, path: str) -> None:
+            writes.append("DELETE")
+
+    return SharedResource(cast(AzureApi, Api()), "LoadBalancer", BALANCER, {}, is_used)
+
+
+@pytest.mark.parametrize(
+    ("there", "listed", "why"),
+    [
+        ({}, (), "not about"),
+        ({"id": BALANCER.replace("kit", "other"), "etag": "1"}, (), "not about"),
+        ({"id": BALANCER, "etag": "1", "properties": {RULES: None}}, (), "not understood"),
+        ({"id": BALANCER, "etag": "1", "properties": {RULES: ["r"]}}, (), "not understood"),
+        ({"error": 404}, [{"id": BALANCER}], "is listed"),
+    ],
+    ids=["empty", "another", "null", "texts", "404"],
+)
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_an_answer_that_lacks_what_others_have_is_not_written_back(
+    there: Json, listed: Sequence[Json], why: str, is_deleted: bool
+) -> None:
+    """All Services share a load balancer, and all Nodes a route table."""
+    writes = list[str]()
+
+    def edit(item: Json) -> None:
+        own: list[Json] = [] if is_deleted else [{"name": "own"}]
+        item["properties"] = {**item.get("properties", {}), RULES: own, FRONTENDS: own}
+
+    with pytest.raises(CloudError, match=why):
+        await shared(there, writes, listed).change(edit)
+    assert writes == []
+
+
+async def test_what_is_empty_in_one_read_and_not_in_another_is_not_written() -> None:
+    """All clients of others would be shut out, or their Nodes have no route."""
+    there: Json = {"id": BALANCER, "etag": "1", "properties": {RULES: []}}
+    listed, writes = [{**there, "properties": {RULES: [{"name": "theirs"}]}}], list[str]()
+
+    def edit(item: Json) -> None:
+        item["properties"] = {RULES: [{"name": "own"}]}
+
+    with pytest.raises(RetryAfter, match="is listed otherwise"):
+        await shared(there, writes, listed).change(edit)
+    assert writes == []
+    await shared(there, writes, [there]).change(edit)
+
+
+async def test_what_a_list_has_of_another_group_is_left_out() -> None:
+    """Its addresses may be marked as a Service's of the same name in another cluster."""
+    azure, other = api(), BALANCER.replace("/g/", "/other/")
+
+    async def exchange(_: object) -> tuple[Any, HttpResponse]:
+        return {"value": [{"id": BALANCER}, {"id": other}, {}]}, HttpResponse(200, "", {})
+
+    cast(Any, azure).exchange = exchange
+    path = BALANCER.rpartition("/")[0]
+    assert await azure.list("ListLoadBalancers", path) == [{"id": BALANCER}]
+
+
+async def test_what_was_read_without_an_etag_is_not_written() -> None:
+    """A write without one goes over what others wrote meanwhile."""
+    there = {"id": BALANCER, "properties": {"provisioningState": "Succeeded"}}
+    with pytest.raises(CloudError, match="without its ETag"):
+        await api().put("PutLoadBalancer", BALANCER, there)
+
+
 async def test_who_gave_up_while_others_were_written_is_not_written_later() -> None:
     """Its Service may be gone by then."""
-    is_free, there = asyncio.Event(), Json(etag="1", properties={"provisioningState": "Succeeded"})
+    is_free, done = asyncio.Event(), {"provisioningState": "Succeeded"}
+    there = Json(id="/thing", etag="1", properties=done)
 
     class Api:
         async def get(self, operation: str, path: str) -> Json:

@@ -10,6 +10,7 @@ import pytest
 from ccm.cloud.testkit.harness import port
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, Node
+from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.shared_writes import SharedResource
 from tests.labs.azure.lab import OTHER_GROUP, Lab
 from tests.providers.azure.conftest import Started, host
@@ -168,6 +169,28 @@ async def test_who_leaves_a_shared_address_closes_it_for_nobody_else(
     assert open_to == [["80"]], "what the other had open there is closed"
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_a_list_without_the_shared_address_closes_it_for_nobody(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    """It would count as no one's any more."""
+    ip = (await cloud.ensure(web("victim", **RANGES), node)).ingress[0].ip
+    asked = web("attacker", **OTHER_PORT, loadBalancerIP=ip)
+    await cloud.ensure(asked, node)
+    before, read = rules(lab), AzureApi.list
+    asked.raw["status"] = {"loadBalancer": {"ingress": [{"ip": ip}]}}
+
+    async def list_less(api: AzureApi, operation: str, path: str, **query: str) -> list[Json]:
+        found = await read(api, operation, path, **query)
+        return [] if operation == "ListPublicAddresses" else found
+
+    monkeypatch.setattr(AzureApi, "list", list_less)
+    del asked.raw["spec"]["loadBalancerIP"]
+    with pytest.raises(CloudError, match="lacks a public address"):
+        await (delete(cloud, asked) if is_deleted else cloud.ensure(asked, node))
+    assert before.items() <= rules(lab).items()
+
+
 async def test_a_service_that_could_not_share_an_address_closes_it_for_nobody(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
@@ -302,7 +325,7 @@ class RefusesBad:
     """The requests that a shared resource takes; one with `bad` in it is refused."""
 
     def __init__(self) -> None:
-        self.record: Json = {}
+        self.record: Json = {"id": "/lb"}
         self.puts = 0
 
     async def get(self, operation: str, path: str) -> Json:

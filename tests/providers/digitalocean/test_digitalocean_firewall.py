@@ -7,7 +7,7 @@ import pytest
 
 from ccm.cloud.testkit.harness import port, service, uid_of
 from ccm.controllers import provided_by, with_defaults
-from ccm.errors import Refused
+from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Network
 from ccm.model.objects import Json
 from ccm.model.service import SOURCE_RANGES, Service
@@ -175,6 +175,27 @@ async def test_the_health_check_is_open_to_the_services_own_load_balancer(
         own = do.add_balancer(name=asked.default_balancer_name)["id"]
         there["default/web"] = published("web", port(443), ip=ip)
         assert await sources() == [{"load_balancer_uids": [own]}]
+
+
+async def test_a_list_that_lacks_load_balancers_closes_no_port(
+    do: DigitalOcean, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ports of all Services would be closed until the next look, minutes later."""
+    asked = published("web", port(443))
+    do.add_balancer(name=asked.default_balancer_name)
+    rules = opened([asked], "REGIONAL_NETWORK", bool)
+    assert cloud.firewalls
+    await cloud.firewalls.ensure(rules, [asked])
+    read = do._get_load_balancers
+    monkeypatch.setattr(
+        do, "_get_load_balancers", lambda one, query: read(one, query) if one else []
+    )
+    with pytest.raises(CloudError, match="lacks load balancer"):
+        await cloud.firewalls.ensure(rules, [asked])
+    do.balancers.clear()
+    assert await cloud.firewalls.ensure(rules, [asked])
+    (record,) = do.firewalls.values()
+    assert record["inbound_rules"] == []
 
 
 def test_ranges_of_a_service_are_read_once_however_many_ports_it_has(

@@ -377,6 +377,18 @@ async def test_services_that_go_together_leave_nothing(gce: Gce, cloud: Started)
     assert (made, len(gce.calls)) <= (80, 50)
 
 
+async def test_a_list_without_the_shared_check_closes_the_nodes_to_nobodys(
+    gce: Gce, cloud: Started
+) -> None:
+    """Its firewall would be deleted, and no Node would be healthy for any load balancer."""
+    nodes = hosts(gce)
+    for name in ("web", "other"):
+        await ensure(cloud, service(name), *nodes)
+    gce.fault("httpHealthChecks.list", text='{"kind": "compute#httpHealthCheckList"}')
+    await delete(cloud, service("other"))
+    assert SHARED_FIREWALL in gce.cloud.named("firewalls")
+
+
 @pytest.mark.parametrize(
     "meta",
     [

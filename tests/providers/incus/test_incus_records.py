@@ -11,11 +11,13 @@ from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError, Conflict, Denied, NotFound, Refused, RetryAfter
 from ccm.http import HttpResponse, path_of
+from ccm.model.objects import Json, Node
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import IncusApi
-from ccm.providers.incus.config import Remote
+from ccm.providers.incus.config import BALANCE, FORWARD, BalancerSection, Remote
 from ccm.providers.incus.instances import host_name, type_of
 from ccm.providers.incus.inventory import InstanceList, ListedInstance
+from ccm.providers.incus.lb.backends import BackendReader
 from ccm.providers.incus.zones import zone_of
 
 UUID = "569e87ab-cb87-47b3-b02d-5e0899638304"
@@ -241,3 +243,33 @@ def test_an_answer_that_is_none_raises(status: int, body: bytes, kind: type) -> 
     with pytest.raises(kind) as raised:
         read(status, body)
     assert not isinstance(raised.value, NotFound), "what stands before Incus proves nothing"
+
+
+@pytest.mark.parametrize("mode", [BALANCE, FORWARD])
+async def test_answers_without_any_address_of_several_instances_take_no_backend_away(
+    mode: str,
+) -> None:
+    """A network without its configuration, or instances without devices, empty all of them."""
+    listed, nodes = InstanceList(), list[Node]()
+    for number in range(3):
+        uuid = UUID[:-1] + str(number)
+        listed.add(
+            instance(name=f"n-{number}", config={"volatile.uuid": uuid}, expanded_devices={})
+        )
+        nodes.append(node(f"n-{number}", f"incus://k8s/{uuid}"))
+
+    class Inventory:
+        async def read(self, recursion: int) -> InstanceList:
+            return listed
+
+    class Api:
+        name = ""
+
+        async def get(self, operation: str, path: str, **query: str) -> Json:
+            return {"name": "net", "config": {}}
+
+    section = BalancerSection(project="default", network="net", mode=mode)
+    reader = BackendReader(cast(IncusApi, Api()), cast(Any, Inventory()), section)
+    with pytest.raises(CloudError, match="none of the 3 instances' addresses"):
+        await reader.read(nodes)
+    assert (await reader.read(nodes[:2])).backends == []

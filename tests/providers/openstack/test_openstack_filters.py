@@ -4,6 +4,7 @@ A gateway or a cache before a service may drop the query of a request, and an ol
 know each filter: then a list has what is others' as well.
 """
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ from ccm.cloud.json_api import Request
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node, service
 from ccm.errors import CloudError, NotFound
-from ccm.model.cloud import Gone, Unknown
+from ccm.model.cloud import Gone, Route, Unknown
 from ccm.model.objects import Json
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
@@ -24,7 +25,12 @@ from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.openstack.lb.octavia import Octavia
 from ccm.providers.openstack.lb.plan import ObservedBalancer
-from ccm.providers.openstack.lb.security_groups import IngressRule, SecurityGroups
+from ccm.providers.openstack.lb.security_groups import (
+    IngressRule,
+    Membership,
+    SecurityGroups,
+    plan_ports,
+)
 from ccm.providers.openstack.neutron import list_ports
 from ccm.providers.openstack.routes import OpenStackRoutes
 
@@ -159,6 +165,25 @@ async def test_an_empty_list_of_ports_takes_no_member_away() -> None:
     assert await Networks(there).fixed_addresses(servers[:2]) == {}
 
 
+@pytest.mark.virtual_time
+async def test_a_server_that_a_list_of_ports_leaves_out_stays_a_member() -> None:
+    """Until its Node is gone; what is forgotten takes no memory."""
+    ports: list[Json] = [
+        {"device_id": name, "fixed_ips": [{"ip_address": name, "subnet_id": "s"}]} for name in "abc"
+    ]
+    there, _ = api(ports=ports)
+    networks, all_of_them = Networks(there), {name: {name: "s"} for name in "abc"}
+    assert await networks.fixed_addresses("abc") == all_of_them
+    del ports[0]
+    for _ in range(100):
+        await asyncio.sleep(60.0)
+        assert await networks.fixed_addresses("abc") == all_of_them
+    for _ in range(10):
+        await asyncio.sleep(60.0)
+        await networks.fixed_addresses("bc")
+    assert await networks.fixed_addresses("abc") == {name: {name: "s"} for name in "bc"}
+
+
 @pytest.mark.parametrize("of_router", [False, True])
 async def test_a_list_of_ports_that_lacks_all_makes_no_route_a_blackhole(of_router: bool) -> None:
     """Every Node's route would be deleted."""
@@ -177,6 +202,60 @@ async def test_a_list_of_ports_that_lacks_all_makes_no_route_a_blackhole(of_rout
     with pytest.raises(CloudError, match="not trusted"):
         await OpenStackRoutes(there, "router", Cluster("kubernetes", "uid")).list(nodes)
     assert changes == []
+
+
+async def test_a_port_that_a_list_leaves_out_deletes_no_route() -> None:
+    """It counts as its Node's while this says that it has the address."""
+    nodes = [node(f"node-{number}", f"openstack:///{ID.format(number)}") for number in range(3)]
+    ports: list[Json] = [{"id": "p", "device_id": "router", "network_id": "n"}]
+    cidrs = [f"10.244.{number}.0/24" for number in range(3)]
+    for number, (one, cidr) in enumerate(zip(nodes, cidrs, strict=True)):
+        address = f"10.0.0.{number + 1}"
+        one.raw["spec"]["podCIDRs"] = [cidr]
+        one.raw["status"] = {"addresses": [{"type": "InternalIP", "address": address}]}
+        at = {"device_id": ID.format(number), "fixed_ips": [{"ip_address": address}]}
+        ports.append({"id": f"p-{number}", "network_id": "n", **at})
+    routes = [{"destination": cidr, "nexthop": f"10.0.0.{at + 1}"} for at, cidr in enumerate(cidrs)]
+    group = {"id": "g", "name": "ccm-routes-uid", "addresses": cidrs}
+    there, _ = api(ports=ports, address_groups=[group])
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        return {"router": {"id": "router", "routes": routes}}
+
+    cast(Any, there).get = get
+    listed = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid")).list
+    complete = await listed(nodes)
+    assert [(one.node, one.is_blackhole) for one in complete] == [(x.name, False) for x in nodes]
+    del ports[1]
+    assert await listed(nodes) == complete
+    nodes[0].raw["status"]["addresses"][0]["address"] = "10.0.0.9"
+    assert [one.is_blackhole for one in await listed(nodes)] == [True, False, False]
+
+
+async def test_pairs_of_ports_with_other_addresses_stay() -> None:
+    """Another router may lead the same network to another cluster's machine."""
+    pairs = [{"ip_address": "10.244.1.0/24"}]
+    ports: list[Json] = [
+        {"id": f"p-{at}", "device_id": f"s-{at}", "network_id": "n", "allowed_address_pairs": pairs,
+            "fixed_ips": [{"ip_address": f"10.0.0.{at}"}]} for at in (1, 2)
+    ]  # fmt: skip
+    there, changes = api(ports=[*ports, {"device_id": "router", "network_id": "n"}],
+        address_groups=[])  # fmt: skip
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        return {"router": {"id": "router", "routes": []}}
+
+    cast(Any, there).get = get
+    routes = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid"))
+    await routes.delete(Route("10.244.1.0/24", "", id="10.244.1.0/24@10.0.0.1"))
+    assert [target for _, target in changes if "ports" in target] == ["/ports/p-1"]
+
+
+async def test_a_port_that_lacks_its_groups_keeps_them() -> None:
+    """The port would have the load balancer's alone, and be closed to all else."""
+    port: Json = {"id": "p", "device_id": "s", "fixed_ips": [{"ip_address": "10.0.0.1"}]}
+    with pytest.raises(CloudError, match="security_groups"):
+        [*plan_ports([Membership("group", {"s": "10.0.0.1"})], [port])]
 
 
 @pytest.mark.parametrize("answer", ["500", "there"])

@@ -1,13 +1,16 @@
 """Nobody is gone on doubt: rights, quorum, lists that are short, and answers that are none."""
 
 from collections.abc import Callable
-from typing import Any
+from itertools import count, islice
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
 from ccm.errors import CloudError, Denied
 from ccm.model.cloud import Gone, Instance
+from ccm.providers.proxmox.api import ProxmoxApi
+from ccm.providers.proxmox.inventory import MOST_LEFT, Inventory
 from tests.providers.proxmox.conftest import Started, node_with
 from tests.providers.proxmox.served import ALL_RIGHTS, LIST, TOKEN, Served, config_of
 from tests.providers.proxmox.test_proxmox_instances import OTHER_UUID, UUID, why
@@ -270,3 +273,20 @@ async def test_after_a_start_each_host_is_asked(
     assert "host pve2 has machine 100" in await cloud.why(asked)
     pve.remove(100)
     assert isinstance(await cloud.describe_one(asked), Gone)
+
+
+async def test_lists_of_other_machines_each_time_take_no_memory() -> None:
+    """The last host of each was remembered for ever."""
+    vmids = count(100)
+
+    class Api:
+        region = "one"
+
+        async def get(self, operation: str, path: str, **query: str) -> Any:
+            listed = islice(vmids, 1000)
+            return [{"vmid": vmid, "node": "pve1", "type": "qemu"} for vmid in listed]
+
+    inventory = Inventory(cast(ProxmoxApi, Api()))
+    for _ in range(100):
+        await inventory.read()
+    assert len(inventory._hosts) < 2 * 1000 + MOST_LEFT

@@ -9,6 +9,7 @@ from ccm.cloud.testkit.gate import KitGate
 from ccm.errors import CloudError
 from ccm.providers.vsphere.config import VCenter
 from ccm.providers.vsphere.credentials import CredentialSource
+from ccm.providers.vsphere.inventory import MOST_PLACES, Inventory, Machine, Place
 from ccm.providers.vsphere.soap import Soap
 from ccm.providers.vsphere.vcenter import VCenterApi
 
@@ -42,6 +43,14 @@ def test_an_answer_of_millions_of_elements_is_not_read() -> None:
     body = ENVELOPE.format(encoding="utf-8", type="", text="<a/>" * 4_100_000).encode()
     with pytest.raises(CloudError, match="more than 4000000 elements"):
         soap.read(manager, "Logout", body)
+
+
+def test_folders_without_end_keep_no_process_busy() -> None:
+    """What each of many machines is in is looked up in them, by all that is done for Nodes."""
+    places = {f"f-{at}": Place("Folder", f"f-{at}", "", f"f-{at + 1}") for at in range(20_000)}
+    machines = {f"vm-{at}": Machine(f"vm-{at}", "", "", {"parent": "f-0"}) for at in range(500)}
+    assert not [*Inventory("lab", machines, places).candidates()]
+    assert len([*Inventory("lab", machines, places).chain("f-0")]) == MOST_PLACES
 
 
 @pytest.mark.parametrize("odd", ["two words", "line\n", "t\u20ack"])

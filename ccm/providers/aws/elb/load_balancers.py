@@ -159,7 +159,7 @@ class ElbDependencies:
         self, request: LoadBalancerRequest, tag: ClusterTag, in_use: Collection[str]
     ) -> list[Subnet]:
         """Where the load balancer is to live; `in_use` are the subnets that it lives in."""
-        subnets, names = self.vpc.subnets(), request.annotations.csv("subnets")
+        subnets, names = self.vpc.subnets(in_use), request.annotations.csv("subnets")
         is_tagged = any(tag.is_on(subnet.tags) for subnet in subnets)
         if not names and not is_tagged and self.config.subnet_id:
             names = [self.config.subnet_id]

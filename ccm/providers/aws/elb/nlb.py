@@ -136,8 +136,7 @@ class Nlbs:
         family = IPV6 if IPV6 in families else IPV4
         backends, targets = self._backends(Annotations.of(service), nodes, observed, family)
         current = DesiredNlb(observed.nlb, observed.listeners, observed.groups)
-        subnets = [item for item in self._vpc.subnets() if item.id in observed.nlb.subnets]
-        cidrs = [cidr for subnet in subnets for cidr in subnet.cidrs]
+        cidrs = [cidr for item in self._current_subnets(observed.nlb) for cidr in item.cidrs]
         ranges = client_ranges(ranges_if_valid(service), observed.nlb.address_type)
         opened = node_rules(current, ranges, cidrs, service.health_check)
         ingress = self._node_ingress(name, opened)
@@ -243,8 +242,12 @@ class Nlbs:
     ) -> list[Subnet]:
         """Where it is to live: it stays where it is, unless the Service names subnets."""
         if observed and not request.annotations.csv("subnets"):
-            return [subnet for subnet in self._vpc.subnets() if subnet.id in observed.subnets]
-        return self._elb.subnets_for(request, tag, ())
+            return self._current_subnets(observed)
+        return self._elb.subnets_for(request, tag, observed.subnets if observed else ())
+
+    def _current_subnets(self, observed: Nlb) -> list[Subnet]:
+        in_use = observed.subnets
+        return [subnet for subnet in self._vpc.subnets(in_use) if subnet.id in in_use]
 
     def _group_names(self, service: Service, tag: ClusterTag) -> frozenset[str]:
         """The names that its target groups have to have; none for a Service that is refused."""

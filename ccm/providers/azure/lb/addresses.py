@@ -61,13 +61,18 @@ def ip_of(record: Json) -> str:
 
 
 def ips_of(frontends: Sequence[Json], listed: Sequence[Json]) -> list[str]:
-    """The addresses of frontends, public ones by a list of those."""
+    """The addresses of frontends, public ones by a list of those.
+
+    Raises where that lacks one, which is in use: it would count as unused.
+    """
     public = {key_of(item): ip_of(item) for item in listed}
     found = list[str]()
     for frontend in frontends:
         properties = properties_of(frontend)
-        address = public.get(key_of(properties.get("publicIPAddress")))
-        found.append(address or text(properties.get("privateIPAddress")))
+        key = key_of(properties.get("publicIPAddress"))
+        if key and key not in public:
+            raise CloudError(f"ListPublicAddresses: the answer lacks a public address: {key}")
+        found.append(public.get(key) or text(properties.get("privateIPAddress")))
     return [item for item in found if item]
 
 
@@ -112,7 +117,10 @@ class PublicAddresses:
     async def of(self, frontends: Sequence[Json], group: str) -> Sequence[str]:
         """The addresses of a Service's frontends, public ones of this group."""
         is_public = any("publicIPAddress" in properties_of(frontend) for frontend in frontends)
-        return ips_of(frontends, await self.list(group) if is_public else ())
+        if not is_public:
+            return ips_of(frontends, ())
+        listed = [*await self.list(group), *await self.list_former(group, frontends)]
+        return ips_of(frontends, listed)
 
     async def of_others(self, balancers: Iterable[Json], names: Names) -> set[str]:
         """The addresses of all frontends that are not this Service's, those that it shares too."""

@@ -326,10 +326,11 @@ class AzureLoadBalancers:
         was read is old once something is changed.
         """
         wanted = backends(read.nodes, read.machines, self._config)
+        interfaces = read.machines.interfaces
 
         def wrong(seen: Balancers) -> list[PoolMembers]:
             listed = pool_members(names, seen, read.nodes, wanted, self._config)
-            return [item for item in listed if not self._members.are_right(item)]
+            return [item for item in listed if not self._members.are_right(item, interfaces)]
 
         found = wrong(balancers)
         if self._config.balancers and (found or is_changed):

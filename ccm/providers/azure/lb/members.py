@@ -42,11 +42,15 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class PoolMembers:
-    """A pool as it was read, and who has to be in it, by addresses of this version."""
+    """A pool as it was read, and who has to be in it, by addresses of this version.
+
+    `unknown` are the IDs of machines that are not known: they stay as they are.
+    """
 
     pool: Json
     wanted: Backends
     version: int
+    unknown: Collection[str] = ()
 
 
 def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> Backends:
@@ -74,13 +78,16 @@ def pool_members(
     """The members of the Service's pools, and with several load balancers of the cluster's."""
     shares = _shares(names, balancers, nodes, wanted, config) if config.balancers else {}
     own = {names.pool(family).lower(): family for family in names.service.ip_families}
+    listed = [node for node in nodes if node.name in wanted and wanted[node.name] is None]
+    unknown = {ids.machine_of(node.provider_id) for node in listed}
     for place, balancer in balancers.items():
         is_own = bool(own_frontends(balancer, names))
         for pool in pools_of(balancer):
             if config.balancers and (family := names.pools.get(_name(pool))):
-                yield PoolMembers(pool, shares[place.name], 6 if family == IPV6 else 4)
+                version = 6 if family == IPV6 else 4
+                yield PoolMembers(pool, shares[place.name], version, unknown)
             elif is_own and (family := own.get(_name(pool))) and may_fill(balancer, names, pool):
-                yield PoolMembers(pool, wanted, 6 if family == IPV6 else 4)
+                yield PoolMembers(pool, wanted, 6 if family == IPV6 else 4, unknown)
 
 
 def _shares(
@@ -125,18 +132,18 @@ class Members:
         self._written: dict[str, tuple[int, Json, float]] = {}
         """By ID: which write, its answer, and until when that may be newer than what was read."""
 
-    def are_right(self, members: PoolMembers) -> bool:
+    def are_right(self, members: PoolMembers, interfaces: Iterable[Json]) -> bool:
         """Whether these machines are behind a pool, and no others."""
         if self._config.has_ip_pools:
             return _entries(members.pool) == _entries_of(members, members.pool)
-        return _joined(members.pool) == set(_configurations(members))
+        return _joined(members.pool) == _configurations(members, interfaces)
 
-    def leaving(self, members: PoolMembers, interfaces: Iterable[Json]) -> set[str]:
+    def leaving(self, members: PoolMembers, interfaces: Sequence[Json]) -> set[str]:
         """The addresses of machines behind a pool that are not wanted there."""
         if self._config.has_ip_pools:
             kept = _entries_of(members, members.pool)
             return {*_entries(members.pool).values()} - {*kept.values(), ""}
-        keys = _joined(members.pool) - {*_configurations(members)}
+        keys = _joined(members.pool) - _configurations(members, interfaces)
         return _addresses_of(keys, interfaces) - {""}
 
     async def join(self, members: PoolMembers, interfaces: Sequence[Json], seen: int) -> None:
@@ -174,7 +181,8 @@ class Members:
 
         What another Service has written since `seen` counts as it was answered: it is newer.
         """
-        configurations, pool_id = _configurations(members), ids.id_of(members.pool)
+        configurations = _configurations(members, interfaces)
+        pool_id = ids.id_of(members.pool)
         if any(item.is_of_uniform_set for item in members.wanted.values() if item):
             raise Refused(
                 "machines of uniform scale sets join by address only: set "
@@ -202,6 +210,8 @@ class Members:
             answer = await self._api.put("PutInterface", path, interface, etag)
         except NotFound:  # it went with its machine
             return
+        if ids.key_of(answer) != path.lower():  # it would hide from others what is in it
+            answer = interface
         self.writes, now = self.writes + 1, time.monotonic()
         kept = {key: known for key, known in self._written.items() if known[2] > now}
         self._written = {**kept, path.lower(): (self.writes, answer, now + METHOD_TIMEOUT)}
@@ -222,16 +232,24 @@ def _changed(interface: Json, pool_id: str, wanted: Collection[str]) -> Json | N
     return changed if is_other else None
 
 
-def _configurations(members: PoolMembers) -> list[str]:
-    """The IDs of the IP configurations that have to be in the pool, one a machine."""
-    found = list[str]()
+def _configurations(members: PoolMembers, interfaces: Iterable[Json]) -> set[str]:
+    """The IDs of the IP configurations that have to be in the pool, one a machine.
+
+    Of machines that are not known those that are there.
+    """
+    found = set[str]()
+    for interface in interfaces:
+        properties = ids.properties_of(interface)
+        if ids.key_of(properties.get("virtualMachine")) in members.unknown:
+            found |= {*map(ids.key_of, objects(properties.get("ipConfigurations")))}
+    found &= _joined(members.pool)
     for machine in filter(None, members.wanted.values()):
         listed = objects(ids.properties_of(machine.interface).get("ipConfigurations"))
         listed.sort(key=lambda item: ids.properties_of(item).get("primary") is not True)
         for configuration in listed:
             ip = text(ids.properties_of(configuration).get("privateIPAddress"))
             if ip and ip_address(ip).version == members.version:
-                found.append(ids.key_of(configuration))
+                found.add(ids.key_of(configuration))
                 break
     return found
 

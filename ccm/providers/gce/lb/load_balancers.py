@@ -374,14 +374,17 @@ class GceLoadBalancers:
             await self._parts.delete(place, ADDRESS, names.balancer)
 
     async def _delete_check(self, work: Work, kind: Kind, is_local: bool) -> bool:
-        """A health check and its firewall; False when others use it."""
-        name, firewall = (
-            work.names.check(is_local),
-            work.names.check_firewall(is_local, kind is CHECK),
-        )
-        if work.observed.get(kind, name) and not await self._parts.delete(work.place, kind, name):
+        """A health check and its firewall; False when others use it.
+
+        That a list lacks the check is no proof: whether others use it, the cloud says.
+        """
+        name = work.names.check(is_local)
+        firewall = work.names.check_firewall(is_local, kind is CHECK)
+        has_firewall = work.observed.get(FIREWALL, firewall)
+        is_there = has_firewall or work.observed.get(kind, name)
+        if is_there and not await self._parts.delete(work.place, kind, name):
             return False
-        if work.observed.get(FIREWALL, firewall):
+        if has_firewall:
             await self._parts.delete(work.place, FIREWALL, firewall)
         return True
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from ccm.cloud.machines import verify_complete
+from ccm.cloud.machines import verify_any, verify_complete
 from ccm.cloud.shared_read import SharedRead
 from ccm.http import path_of
 from ccm.model.cloud import Network, read_network
@@ -64,13 +64,15 @@ class BackendReader:
         current = [item for item in found.values() if item]
         shared = {item for item in {each.project for each in current} if await self._shares(item)}
         nics = [(item, self._nics(item) if item.project in shared else []) for item in current]
+        running = [item for item in nics if not item[0].is_stopped]  # OVN refuses others
+        backends = [
+            Backend(self._name(item), address)
+            for item, own in running
+            for address in self._addresses(item, own)
+        ]
+        verify_any(len(running), len(backends), "instances' addresses")
         return Candidates(
-            [
-                Backend(self._name(item), address)
-                for item, own in nics
-                if not item.is_stopped  # OVN refuses those
-                for address in self._addresses(item, own)
-            ],
+            backends,
             [
                 *_reported(lost, f"have no instance of their own in {self._api.name or 'Incus'}"),
                 *_reported(

@@ -126,14 +126,18 @@ class Networks:
         return found
 
     async def _read_fixed(self, servers: set[str]) -> None:
-        now = time.monotonic()
-        self._fixed = {key: value for key, value in self._fixed.items() if value[0] > now}
-        missing = sorted(servers - self._fixed.keys())
+        now, found = time.monotonic(), dict[str, tuple[float, dict[str, str]]]()
+        kept = {key: value for key, value in self._fixed.items() if value[0] + KEPT > now}
+        missing = sorted(item for item in servers if kept.get(item, (now,))[0] <= now)
         for port in await list_ports(self._api, "device_id", missing, ("device_id", "fixed_ips")):
-            server = text(port.get("device_id"))
-            _, current = self._fixed.setdefault(server, (now + FIXED_KEPT, {}))
+            if (server := text(port.get("device_id"))) not in servers:
+                continue
+            _, current = found.setdefault(server, (now + FIXED_KEPT, {}))
             for record in objects(port.get("fixed_ips")):
                 current[text(record.get("ip_address"))] = text(record.get("subnet_id"))
+        for server in kept.keys() & missing:  # a list may leave one out: it stays a member
+            found.setdefault(server, (now + FIXED_KEPT, kept[server][1]))
+        self._fixed = kept | found
 
     async def _keep(self, kind: str, key: str, read: Callable[[], Awaitable[Any]]) -> Any:
         async with self._reading:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ccm.cloud.machines import verify_complete
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, Conflict, NotFound, RetryAfter
 from ccm.model.objects import Json, objects, text
@@ -63,11 +64,15 @@ def plan_rules(desired: Collection[IngressRule], group: Json) -> Iterator[ApiCal
 def plan_ports(memberships: Sequence[Membership], ports: Iterable[Json]) -> Iterator[ApiCall]:
     """Yield what puts groups on the ports that they belong on, and takes them off all others.
 
-    A port without port security can have no group.
+    A port without port security can have no group. Raises at the end where others were not listed.
     """
+    unread = list[str]()
     for port in ports:
         listed = port.get("security_groups")
-        current = {str(item) for item in listed} if isinstance(listed, list) else set()
+        if not isinstance(listed, list):
+            unread.append(f"ListPorts: port {port.get('id')} lacks security_groups")
+            continue
+        current = set(map(str, listed))
         at = {text(record.get("ip_address")) for record in objects(port.get("fixed_ips"))}
         wanted = set(current)
         for membership in memberships:
@@ -78,6 +83,7 @@ def plan_ports(memberships: Sequence[Membership], ports: Iterable[Json]) -> Iter
         if wanted != current:
             body = {"port": {"security_groups": sorted(wanted)}}
             yield ApiCall("UpdatePort", "network", "PUT", f"/ports/{port['id']}", body)
+    verify_complete(unread)
 
 
 class PortGroups:

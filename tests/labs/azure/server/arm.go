@@ -279,14 +279,17 @@ func (l *lab) nested(method, id, kind, part string, t reflect.Type, body obj, if
 			}
 		}
 	case "PUT":
+		if ifMatch != "" && ifMatch != str(parent, "etag") {
+			return 0, nil, "", no(412, "PreconditionFailed", "Precondition failed. If-Match does not match the resource.")
+		}
 		if err := pass(t, body, false); err != nil {
 			return 0, nil, "", err
 		}
 		n := clone(body)
 		n["name"], n["id"] = name, id
+		delete(n, "etag")
 		delete(props(n), "backendIPConfigurations")
 		delete(props(n), "loadBalancingRules")
-		n["etag"] = l.etag()
 		next := clone(parent)
 		arr, _ := props(next)[part].([]any)
 		code := 200

@@ -386,6 +386,7 @@ func (l *lab) show(kind string, o obj, expand bool) obj {
 	switch kind {
 	case "microsoft.network/loadbalancers":
 		for _, b := range list(c, "properties", "backendAddressPools") {
+			b["etag"] = c["etag"]
 			if m := l.members(str(b, "id")); len(m) > 0 {
 				props(b)["backendIPConfigurations"] = m
 			}
