@@ -49,13 +49,29 @@ async def test_the_address_of_another_service_is_no_additional_one(
     assert rules(lab) == before
 
 
-@pytest.mark.parametrize("ip", ["10.224.0.4", "fd00::1", "127.0.0.1", "fe80::1%eth0", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "ip", ["10.224.0.4", "fd00::1", "127.0.0.1", "fe80::1%eth0", "0.0.0.0", "100.64.0.4"]
+)
 async def test_an_address_that_is_not_public_is_no_additional_one(
     lab: Lab, cloud: Started, node: Node, ip: str
 ) -> None:
     """Of a machine such as the first, the tenant's ports would be open to everybody."""
     asked = web(annotations={"additional-public-ips": ip}, **OTHER_PORT)
     with pytest.raises(Refused, match="is not a public address"):
+        await cloud.ensure(asked, node)
+    assert rules(lab) == {}
+
+
+async def test_the_address_of_a_machine_is_no_additional_one(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """A network may have any addresses, as those of IPv6 are."""
+    interface = lab.get("networkInterfaces", "node-1-nic")
+    (record,) = interface["properties"]["ipConfigurations"]
+    record["properties"]["privateIPAddress"] = "203.0.113.77"
+    lab.put("networkInterfaces", "node-1-nic", interface)
+    asked = web(annotations={"additional-public-ips": "203.0.113.77"}, **OTHER_PORT)
+    with pytest.raises(Refused, match="is the address of a machine"):
         await cloud.ensure(asked, node)
     assert rules(lab) == {}
 

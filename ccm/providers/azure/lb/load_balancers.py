@@ -31,6 +31,7 @@ from ccm.providers.azure.lb.members import (
     Members,
     PoolMembers,
     backends,
+    inner_addresses,
     joined_addresses,
     joined_groups,
     named,
@@ -183,6 +184,8 @@ class AzureLoadBalancers:
             others = await self._addresses.of_others(balancers.values(), names)
             for ip in sorted({*more} & others):
                 raise Refused(f"{ip} is the address of another Service")
+            for ip in sorted({*more} & inner_addresses(read.machines.interfaces)):
+                raise Refused(f"{ip} is the address of a machine")
         place = await self._place(request, balancers, listed)
         public = {
             family: await self._addresses.ensure(request, family, listed)

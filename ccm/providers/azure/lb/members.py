@@ -272,6 +272,15 @@ def _members_of(pool_id: str, interfaces: Iterable[Json]) -> set[str]:
     }
 
 
+def inner_addresses(interfaces: Iterable[Json]) -> set[str]:
+    """Those of all of these interfaces."""
+    return {
+        text(ids.properties_of(item).get("privateIPAddress"))
+        for interface in interfaces
+        for item in objects(ids.properties_of(interface).get("ipConfigurations"))
+    }
+
+
 def _addresses_of(keys: Collection[str], interfaces: Iterable[Json]) -> set[str]:
     """Those of the IP configurations that have these IDs."""
     return {

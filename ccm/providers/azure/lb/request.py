@@ -38,7 +38,8 @@ MOST_PROBE_SECONDS = 120
 PROBE_PATH = "/"
 SERVICE_TAG = re.compile(r"[A-Za-z0-9.*]{1,80}")
 MOST_SERVICE_TAGS = 50
-INNER = [*map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"))]
+_PRIVATE = "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"
+INNER = [*map(ip_network, _PRIVATE)]
 
 
 @dataclass(frozen=True, slots=True)
