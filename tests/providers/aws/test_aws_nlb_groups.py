@@ -88,6 +88,18 @@ async def test_an_nlb_gets_a_group_that_follows_the_service_and_goes_with_it(man
     assert rules(managed, "nodes") == set()
 
 
+async def test_a_node_port_that_becomes_another_services_stays_open_for_it(aws: Aws) -> None:
+    """AWS has one rule for both, with the description of the one that came first."""
+    nodes = [node_of(one) for one in aws.launch()]
+    other = service("other", {f"{PREFIX}type": "nlb"}, ports=[port(81)])
+    await aws.ensure(asking(), nodes)
+    await aws.ensure(other, nodes)
+    await aws.delete(asking())
+    assert ("tcp", 30080, 30080, EVERYBODY) in rules(aws, "nodes")
+    await aws.delete(other)
+    assert rules(aws, "nodes") == set()
+
+
 async def test_an_nlb_that_was_made_without_groups_stays_so(aws: Aws) -> None:
     await aws.ensure(asking())
     await aws.start(MANAGED)

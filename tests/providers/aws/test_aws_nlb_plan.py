@@ -296,10 +296,10 @@ def test_a_shared_rule_stays_until_the_last_balancer_goes(
     group = SecurityGroup("sg-1", "nodes", {}, frozenset({theirs}))
     first, second = (opened(n, p, probe, check_port) for n, p in (("one", 80), ("two", 81)))
     for one in (first, second):
-        group = apply(group, rules.plan_node_ingress(group, one, name_in(one)))
-        assert list(rules.plan_node_ingress(group, one, name_in(one))) == []
-    group = apply(group, rules.plan_node_ingress(group, frozenset(), name_in(first)))
+        group = apply(group, rules.plan_node_ingress(group, one, rules.Owner(name_in(one))))
+        assert list(rules.plan_node_ingress(group, one, rules.Owner(name_in(one)))) == []
+    group = apply(group, rules.plan_node_ingress(group, frozenset(), rules.Owner(name_in(first))))
     assert second <= group.rules
     assert any(rule.description == rules.MTU_RULE for rule in group.rules)
-    group = apply(group, rules.plan_node_ingress(group, frozenset(), name_in(second)))
+    group = apply(group, rules.plan_node_ingress(group, frozenset(), rules.Owner(name_in(second))))
     assert group.rules == {theirs}

@@ -21,7 +21,7 @@ from ccm.providers.aws.elb.nlb_desired import (
     target_groups,
     with_groups,
 )
-from ccm.providers.aws.elb.nlb_ingress import has_rules_of, node_rules, plan_node_ingress
+from ccm.providers.aws.elb.nlb_ingress import Owner, node_rules, plan_node_ingress
 from ccm.providers.aws.elb.nlb_reads import (
     FIND,
     TAGS,
@@ -62,6 +62,7 @@ class Nlbs:
     def __init__(self, elb: ElbDependencies) -> None:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
         self._own_groups = ElbSecurityGroups(elb)
+        self._opened = dict[str, frozenset[IngressRule]]()  # by the name of the load balancer
 
     def get(self, service: Service) -> Balancer | None:
         record = find_nlb(self._api, service.default_balancer_name)
@@ -151,13 +152,15 @@ class Nlbs:
         observed = self._describe(service, tag, needs_groups=False)
         groups = self._elb.security_groups()
         own = find_leftover(groups, self._group_name(service), tag)  # in any mode
+        owner = self._owner(name)
         ingress = NodeIngress(
             self._elb,
-            lambda g: plan_node_ingress(g, frozenset(), name) if has_rules_of(g, name) else (),
+            lambda g: plan_node_ingress(g, frozenset(), owner) if owner.rules_in(g) else (),
         )
         self._execute(nlb_plan.plan_deletion(observed), observed)
         ingress.close_everywhere(groups, tag)
         ingress.check()
+        self._opened.pop(name, None)
         self._execute(nlb_plan.plan_group_deletion(observed), observed)
         if own:
             self._own_groups.delete(own)
@@ -271,7 +274,12 @@ class Nlbs:
         )
 
     def _node_ingress(self, name: str, desired: frozenset[IngressRule]) -> NodeIngress:
-        return NodeIngress(self._elb, lambda group: plan_node_ingress(group, desired, name))
+        owner, self._opened[name] = self._owner(name), desired
+        return NodeIngress(self._elb, lambda group: plan_node_ingress(group, desired, owner))
+
+    def _owner(self, name: str) -> Owner:
+        known = dict(self._opened)  # other threads go on
+        return Owner(name, known.pop(name, frozenset()), known)
 
     def _execute(self, calls: Iterable[ApiCall], observed: ObservedNlb) -> ElbExecutor:
         arns = {name: group.arn for name, group in observed.groups.items()}

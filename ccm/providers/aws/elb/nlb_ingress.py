@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
@@ -81,15 +82,37 @@ def _is_part(cidr: str, of: str) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A load balancer, the rules that it had, and those of others by their names.
+
+    A node port may become another Service's: the rule, of which AWS has one, is then described as
+    that of the load balancer which came first.
+    """
+
+    name: str
+    former: frozenset[IngressRule] = frozenset()
+    others: Mapping[str, frozenset[IngressRule]] = field(default_factory=dict)
+
+    def rules_in(self, group: SecurityGroup) -> set[IngressRule]:
+        """Its own that no other has now, also those described as of one that is gone."""
+        found = {rule for rule in group.rules if self._is_its(rule, _named(rule))}
+        return found.difference(*self.others.values())
+
+    def _is_its(self, rule: IngressRule, named: str) -> bool:
+        is_left = bool(named) and named not in self.others and rule in self.former
+        return named == self.name or is_left
+
+
 def plan_node_ingress(
-    group: SecurityGroup, desired: frozenset[IngressRule], name: str
+    group: SecurityGroup, desired: frozenset[IngressRule], owner: Owner
 ) -> Iterator[IngressChange]:
     """What one load balancer needs changed in a group that serves several.
 
     Messages about the size of packets may come from wherever clients may, and a health check that
     all load balancers share stays as long as any of them has clients. AWS has one rule for both.
     """
-    own = {rule for rule in group.rules if _is_rule_of(rule, name)}
+    own = owner.rules_in(group)
     left = [*(group.rules - own), *desired]
     clients = {rule.source for rule in left if rule.description.startswith(CLIENT_RULE)}
     mtu = {packet_size_rule(cidr, MTU_RULE) for cidr in clients}
@@ -98,10 +121,7 @@ def plan_node_ingress(
     yield from plan_ingress(group, desired | mtu | checks, own | shared)
 
 
-def has_rules_of(group: SecurityGroup, name: str) -> bool:
-    """Whether the group has rules of this load balancer."""
-    return any(_is_rule_of(rule, name) for rule in group.rules)
-
-
-def _is_rule_of(rule: IngressRule, name: str) -> bool:
-    return rule.description in (f"{CLIENT_RULE}={name}", f"{HEALTH_RULE}={name}")
+def _named(rule: IngressRule) -> str:
+    """The load balancer in a rule's description; empty where it is none's alone."""
+    kind, _, name = rule.description.partition("=")
+    return name if kind in (CLIENT_RULE, HEALTH_RULE) else ""
