@@ -9,6 +9,7 @@ from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.aws.elb.annotations import PREFIX
+from ccm.providers.aws.elb.nlb_ingress import CLIENT_RULE
 from ccm.providers.aws.elb.own_groups import nlb_group_name
 from tests.providers.aws.proxy import Refusal, Request
 from tests.providers.aws.world import MARK, Aws, node_of
@@ -98,6 +99,21 @@ async def test_a_node_port_that_becomes_another_services_stays_open_for_it(aws: 
     assert ("tcp", 30080, 30080, EVERYBODY) in rules(aws, "nodes")
     await aws.delete(other)
     assert rules(aws, "nodes") == set()
+
+
+async def test_a_rule_of_another_cluster_stays_though_ours_is_the_same(aws: Aws) -> None:
+    """Where both have their nodes in one group."""
+    nodes = [node_of(one) for one in aws.launch()]
+    note = {"CidrIp": EVERYBODY, "Description": f"{CLIENT_RULE}=a0"}
+    aws.ec2.authorize_security_group_ingress(
+        GroupId=aws.nodes_group,
+        IpPermissions=[
+            {"IpProtocol": "tcp", "FromPort": 30080, "ToPort": 30080, "IpRanges": [note]}
+        ],
+    )
+    await aws.ensure(asking(), nodes)
+    await aws.delete(asking())
+    assert ("tcp", 30080, 30080, EVERYBODY) in rules(aws, "nodes")
 
 
 async def test_an_nlb_that_was_made_without_groups_stays_so(aws: Aws) -> None:

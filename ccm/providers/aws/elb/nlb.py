@@ -63,6 +63,7 @@ class Nlbs:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
         self._own_groups = ElbSecurityGroups(elb)
         self._opened = dict[str, frozenset[IngressRule]]()  # by the name of the load balancer
+        self._gone = set[str]()  # those deleted, of which others have rules
 
     def get(self, service: Service) -> Balancer | None:
         record = find_nlb(self._api, service.default_balancer_name)
@@ -161,6 +162,8 @@ class Nlbs:
         ingress.close_everywhere(groups, tag)
         ingress.check()
         self._opened.pop(name, None)
+        if owner.has_heir:
+            self._gone.add(name)
         self._execute(nlb_plan.plan_group_deletion(observed), observed)
         if own:
             self._own_groups.delete(own)
@@ -279,7 +282,7 @@ class Nlbs:
 
     def _owner(self, name: str) -> Owner:
         known = dict(self._opened)  # other threads go on
-        return Owner(name, known.pop(name, frozenset()), known)
+        return Owner(name, known.pop(name, frozenset()), known, self._gone)
 
     def _execute(self, calls: Iterable[ApiCall], observed: ObservedNlb) -> ElbExecutor:
         arns = {name: group.arn for name, group in observed.groups.items()}

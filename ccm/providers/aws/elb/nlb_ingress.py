@@ -1,7 +1,7 @@
 """The rules of nodes' security groups, in which an NLB's clients come with their own addresses."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -87,12 +87,13 @@ class Owner:
     """A load balancer, the rules that it had, and those of others by their names.
 
     A node port may become another Service's: the rule, of which AWS has one, is then described as
-    that of the load balancer which came first.
+    that of the load balancer which came first, and stays when that is `gone`.
     """
 
     name: str
     former: frozenset[IngressRule] = frozenset()
     others: Mapping[str, frozenset[IngressRule]] = field(default_factory=dict)
+    gone: Collection[str] = ()
 
     def rules_in(self, group: SecurityGroup) -> set[IngressRule]:
         """Its own that no other has now, also those described as of one that is gone."""
@@ -100,8 +101,12 @@ class Owner:
         return found.difference(*self.others.values())
 
     def _is_its(self, rule: IngressRule, named: str) -> bool:
-        is_left = bool(named) and named not in self.others and rule in self.former
-        return named == self.name or is_left
+        return named == self.name or (named in self.gone and rule in self.former)
+
+    @property
+    def has_heir(self) -> bool:
+        """Whether another one has some of the rules that it had."""
+        return any(not self.former.isdisjoint(rules) for rules in self.others.values())
 
 
 def plan_node_ingress(
