@@ -268,6 +268,10 @@ class ReconcileLog:
         """How many keys are pending."""
         return len(self._pending)
 
+    def __contains__(self, key: str) -> bool:
+        """Whether `key` is pending."""
+        return key in self._pending
+
     def last(self, key: str) -> Decision | None:
         """The last decision on `key`, if it is not too long ago."""
         return self._decisions.get(key)
@@ -313,8 +317,11 @@ class ReconcileLog:
     def waiting(self, key: str, why: str) -> None:
         """`key` waits for something ordinary; an earlier failure stays its reason meanwhile."""
         why = self._decided(key, "waiting", why)
-        if key not in self._pending:
-            self._join_group(key, why, is_failure=False)
+        group = self._pending.get(key)
+        if group and (group.is_failure or group.why == why):
+            return
+        self._leave_group(key)
+        self._join_group(key, why, is_failure=False)
 
     def failed(self, key: str, why: str, result: str = "failed") -> None:
         """The reconcile failed, or was refused until something changes."""

@@ -291,7 +291,8 @@ class Runner:
         while True:
             self._acknowledge()  # a key that is only parked by now is not in flight
             for key in self._queue.parked:
-                self._log.waiting(key, WAITS_FOR_CLOUD)
+                if key not in self._log:
+                    self._log.waiting(key, WAITS_FOR_CLOUD)
             if not self._connection.gate.outage():  # which the supervisor logs for all workers
                 self._log.summarize(loop.time())
             self._port.send(self._heartbeat())

@@ -114,6 +114,7 @@ moves = st.tuples(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(moves, max_size=30))
 @example([("failed", "a", "one"), ("failed", "a", "two")])
+@example([("waiting", "a", "one"), ("waiting", "a", "two")])
 def test_what_is_pending_is_what_did_not_end_done(history: list[tuple[str, str, str]]) -> None:
     log, pending = ReconcileLog(), dict[str, tuple[str, bool]]()
     for move, key, why in history:
@@ -123,11 +124,13 @@ def test_what_is_pending_is_what_did_not_end_done(history: list[tuple[str, str, 
                 pending.pop(key, None)
             case "waiting":
                 log.waiting(key, f"waits for {why}")
-                pending.setdefault(key, (f"waits for {why}", False))
+                if not pending.get(key, ("", False))[1]:
+                    pending[key] = (f"waits for {why}", False)
             case "failed":
                 log.failed(key, why)
                 pending[key] = (why, True)
     assert {key: why for key, (why, _) in pending.items()} == log.first(9)
+    assert [key in log for key in "abc"] == [key in pending for key in "abc"]
     assert (len(log), log.failing) == (len(pending), sum(fails for _, fails in pending.values()))
     shown = {(it["why"], it["is_failure"]): {*it["names"]} for it in log.groups(0.0)}
     assert shown == {

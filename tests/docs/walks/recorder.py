@@ -65,6 +65,7 @@ BACKGROUND = {
     ("ccm/log.py", "seconds_since"),
     ("ccm/redaction.py", "safe_text"),
     ("ccm/redaction.py", "register_secrets"),
+    ("ccm/tls.py", "Connector.connect"),
     ("ccm/model/conform.py", "conform"),
     ("ccm/model/cloud.py", "Gone.__post_init__"),
     ("ccm/model/cloud.py", "Unknown.__post_init__"),
@@ -78,8 +79,9 @@ BACKGROUND = {
     ("workers/node/passes.py", "MonitorPass.run"),
     ("workers/node/passes.py", "RefreshPass.run"),
 }
-"""Functions that run anyway, those of log records, of heartbeats and of texts that are shown, and
-what a worker acknowledges, which comes sooner or later than its next step.
+"""Functions that run anyway, those of log records, of heartbeats and of texts that are shown,
+what a worker acknowledges, which comes sooner or later than its next step, and what connects again
+after a connection was idle for long.
 
 What they call is not counted either.
 """

@@ -209,7 +209,8 @@ async def test_no_more_is_compared_than_the_rate_lets_through(aws: Aws) -> None:
     slow = replace(SETTINGS, tagging_controller_rate_limit=0.01, tagging_controller_burst_limit=3)
     async with working(aws, slow) as work:
         work.put(**provider_ids(machines))
-        await work.rest(3)
+        await until(lambda: work.runner.status()["done"] == 3)
+        await until(lambda: work.runner.status()["queue"]["parked"] == 6)
     assert sum(own_tags(aws, machine) == TAGS for machine in machines) == 3
 
 
