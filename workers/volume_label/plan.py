@@ -56,7 +56,7 @@ class LabelRules:
         return self._keys_of(ZONE_KEYS) + self._keys_of(REGION_KEYS)
 
     def _keys_of(self, kind: tuple[str, ...]) -> tuple[str, ...]:
-        return kind[: 2 if self.has_legacy_labels else 1]
+        return kind if self.has_legacy_labels else kind[:1]
 
 
 @dataclass(frozen=True, slots=True)
