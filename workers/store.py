@@ -73,6 +73,10 @@ class Store:
         raw = self.get(kind.KIND, key)
         return kind(raw) if raw is not None else None
 
+    def has(self, kind: str, key: str) -> bool:
+        """Whether it is known; it is not read for that."""
+        return key in self._objects.get(kind, {})
+
     def version(self, kind: str, key: str) -> int:
         """That of the object as it is here; 0 when it is not known."""
         known = self._objects.get(kind, {}).get(key)

@@ -350,7 +350,7 @@ class ServiceController:
         missing = [
             key
             for key, owner in owners.items()
-            if not owner.is_being_deleted and not self._context.store.get("Service", key)
+            if not owner.is_being_deleted and not self._context.store.has("Service", key)
             if not has_lost_finalizer(self._states[key], time.monotonic())
         ]
         why = mass_deletion_reason(len(missing), len(owners))

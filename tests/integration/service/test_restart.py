@@ -12,6 +12,7 @@ from tests.support.cluster import Cluster
 from tests.support.context import TIMINGS
 from tests.support.nodes import Tweak, with_finalizer
 from tests.support.waiting import until
+from workers import store
 from workers.queue import RETRY
 from workers.runner import RACE, REFUSAL
 from workers.service.controller import BACKOFF
@@ -133,6 +134,25 @@ async def test_without_the_api_servers_word_a_balancer_stays(
     async with running_with(service(), N1) as w:
         await w.remove("Service", KEY)
         assert len(w.balancers.records) == 1
+
+
+async def test_a_service_that_vanishes_has_no_other_one_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be thousands, of 250 KB each, and a tenant may take finalizers away."""
+    others = [service(name=f"web-{number}") for number in range(30)]
+    read, reads = store._read, list[str]()
+
+    def counted(known: store.Versioned) -> Json:
+        found = read(known)
+        reads.append(str(found["metadata"]["name"]))
+        return found
+
+    async with running_with(N1, service(), *others) as w:
+        monkeypatch.setattr(store, "_read", counted)
+        await w.remove("Service", KEY)
+        assert len(w.balancers.records) == len(others)
+    assert not [name for name in reads if name.startswith("web-")]
 
 
 async def test_when_many_services_vanish_at_once_their_balancers_stay() -> None:
