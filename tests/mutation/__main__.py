@@ -34,7 +34,7 @@ MUTMUT = {
     "source_paths": ["ccm", "workers"],
     "also_copy": ["docs"],
     # The wording of a log line is for people, and no promise.
-    "do_not_mutate_patterns": [r"\blog\.(debug|info|warning|error|exception)\("],
+    "do_not_mutate_patterns": [r"\blog\.(debug|info|warning|error|exception|log)\("],
     # The same examples each time, so that a mutant that is killed stays so.
     "pytest_add_cli_args": [
         "--hypothesis-seed=0",
