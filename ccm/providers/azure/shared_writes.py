@@ -5,11 +5,12 @@ they changed it meanwhile. A second write while one goes on is refused.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ccm.cloud.shared_read import SharedLock
+from ccm.cloud.shared_write import PendingChange, SharedWrite, end_all
 from ccm.errors import CloudError, NoRoom, NotFound, Refused, RetryAfter
 from ccm.model.objects import Json, objects, text
 from ccm.providers.azure.api import BUSY_RETRY, RACE_RETRY, AzureApi, PreconditionFailed
@@ -22,18 +23,15 @@ Edit = Callable[[Json], None]
 """Makes a resource, in place, what one caller wants; raises `CloudError` to leave it as it is."""
 
 
-@dataclass(eq=False)
-class _Waiting:
+@dataclass(slots=True)
+class _Change:
     edit: Edit
-    known: Json | None = None
-    owner: str = ""
-    result: Json | None = None
-    error: CloudError | None = None
-    is_done: bool = False
-    changes: bool = field(default=False)
+    known: Json | None
+    owner: str
+    is_effective: bool = False
 
-    def end(self, result: Json | None, error: CloudError | None = None) -> None:
-        self.result, self.error, self.is_done = result, error, True
+
+Pending = Sequence[PendingChange[_Change]]
 
 
 class SharedResource:
@@ -54,7 +52,7 @@ class SharedResource:
     ) -> None:
         self._api, self._noun, self.path = api, noun, path
         self._empty, self._is_used = empty, is_used
-        self._lock, self._waiting = lock or SharedLock(), list[_Waiting]()
+        self._shared = SharedWrite(self._write_now, lock)
         self._alone = dict[str, float]()  # owners, until when
 
     async def read(self) -> Json | None:
@@ -77,55 +75,40 @@ class SharedResource:
         others for a while. Writes nothing when nothing changes. None when there is none, or no
         longer.
         """
-        own, now = _Waiting(edit, known, owner), time.monotonic()
+        now = time.monotonic()
         self._alone = {key: until for key, until in self._alone.items() if until > now}
         is_alone = owner in self._alone
-        if not is_alone:
-            self._waiting.append(own)
-        try:
-            async with self._lock.held():
-                if is_alone:
-                    await self._write_now([own])
-                if not own.is_done:
-                    batch, self._waiting = self._waiting, []
-                    try:
-                        await self._write_now(batch)
-                    finally:  # those of a caller who was cancelled, for the next one
-                        self._waiting = [item for item in batch if not item.is_done] + self._waiting
-        finally:  # who was cancelled is not written later
-            self._waiting = [item for item in self._waiting if item is not own]
-        if own.error:
-            raise own.error
-        return own.result
+        done: Json | None = await self._shared.do(_Change(edit, known, owner), is_alone=is_alone)
+        return done
 
-    async def _write_now(self, batch: list[_Waiting]) -> None:
+    async def _write_now(self, batch: Pending) -> None:
         await self._write(batch)
-        written = [item for item in batch if item.changes]
-        refused = {item.owner for item in written if isinstance(item.error, Refused)} - {""}
+        written = [item for item in batch if item.change.is_effective]
+        refused = {item.change.owner for item in written if isinstance(item.error, Refused)} - {""}
         if not all(item.error for item in written):
             self._alone |= dict.fromkeys(refused, time.monotonic() + ALONE)
 
-    async def _write(self, batch: list[_Waiting]) -> None:
+    async def _write(self, batch: Pending) -> None:
         for left in reversed(range(MOST_READS)):
             try:
                 await self._write_once([item for item in batch if not item.is_done])
             except PreconditionFailed as error:
                 if not left:
-                    _end_all(batch, error)
+                    end_all(batch, error=error)
             except (NoRoom, Refused) as error:
-                pending = [item for item in batch if item.changes and not item.is_done]
+                pending = [item for item in batch if item.change.is_effective and not item.is_done]
                 middle = len(pending) // 2  # one of them is refused: the others do not suffer
                 for some in (pending[:middle], pending[middle:]) if middle else ():
                     await self._write(some)
-                _end_all(batch, error)
+                end_all(batch, error=error)
             except CloudError as error:
-                _end_all(batch, error)
+                end_all(batch, error=error)
             if all(item.is_done for item in batch):
                 return
 
-    async def _write_once(self, batch: list[_Waiting]) -> None:
-        known = batch[0].known if len(batch) == 1 else None
-        batch[0].known = None  # another try reads it
+    async def _write_once(self, batch: Pending) -> None:
+        known = batch[0].change.known if len(batch) == 1 else None
+        batch[0].change.known = None  # another try reads it
         current = known or await self.read()
         wanted = deepcopy(current) if current is not None else deepcopy(self._empty)
         if wanted is None:
@@ -133,11 +116,11 @@ class SharedResource:
         for item in batch:
             before = deepcopy(wanted)
             try:
-                item.edit(wanted)
+                item.change.edit(wanted)
             except CloudError as error:
-                item.end(None, error)
+                end_all([item], error=error)
                 wanted = before
-            item.changes = wanted != before
+            item.change.is_effective = wanted != before
         pending = [item for item in batch if not item.is_done]
         await self._verify(current, wanted)
         state = text(properties_of(current or {}).get("provisioningState"))
@@ -153,8 +136,7 @@ class SharedResource:
             result = await self._api.put(f"Put{self._noun}", self.path, wanted, etag)
             if properties_of(result).get("provisioningState") != "Succeeded":
                 result = await self.read()
-        for item in pending:
-            item.end(result)
+        end_all(pending, result)
 
     async def _verify(self, current: Json | None, wanted: Json) -> None:
         """Raise where the write may take away what others have: entries that are not understood,
@@ -173,9 +155,3 @@ class SharedResource:
             is_same = key_of(item) == self.path.lower()
             if is_same and (current is None or any(map(properties_of(item).get, empty))):
                 raise RetryAfter(f"{self._noun} {self.path} is listed otherwise", RACE_RETRY)
-
-
-def _end_all(batch: list[_Waiting], error: CloudError) -> None:
-    for item in batch:
-        if not item.is_done:
-            item.end(None, error)

@@ -6,12 +6,14 @@ Routes have no marks of their own, and a router has 50 tags at the most.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from ipaddress import ip_network
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from ccm.cloud.json_api import read_list
 from ccm.cloud.machines import verify_any
+from ccm.cloud.shared_read import SharedLock
+from ccm.cloud.shared_write import PendingChange, SharedWrite, end_all
 from ccm.errors import CloudError, NotFound, Refused
 from ccm.model.cloud import Network, Route, read_network
 from ccm.model.objects import Json, Node, mapping, objects, text
@@ -62,10 +64,10 @@ class OpenStackRoutes:
         self._former = f"{GROUP_PREFIX}{cluster.name}"[:MAX_NAME]
         self._group = f"{GROUP_PREFIX}{cluster.uid}" if cluster.uid else self._former
         self._ports = RouterPorts()  # as when last listed, without what was changed since
-        lock = asyncio.Lock()  # one for both, as they change the same group
-        self._add = Combined(self._add_routes, lock)
-        self._remove = Combined(self._remove_routes, lock)
-        self._learn = Combined(self._learn_ports, asyncio.Lock())
+        lock = SharedLock(None)  # one for both, as they change the same group
+        self._add = combined(self._add_routes, lock)
+        self._remove = combined(self._remove_routes, lock)
+        self._learn = combined(self._learn_ports)
 
     async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
         """Our routes; one that lacks its mark or its address pair is left out."""
@@ -257,51 +259,19 @@ class OpenStackRoutes:
         self._ports = replace(self._ports, hops=hops)
 
 
-@dataclass(eq=False, slots=True)
-class _Waiting(Generic[T]):
-    item: T
-    is_done: bool = False
-    error: CloudError | None = None
+def combined(
+    write: Callable[[Sequence[T]], Awaitable[None]], lock: SharedLock | None = None
+) -> SharedWrite[T]:
+    """Where one for several is refused, each is tried by itself."""
 
-
-@dataclass(slots=True)
-class Combined(Generic[T]):
-    """Calls that are asked for at once, or while one is under way, go together in the next.
-
-    Where one for several is refused, each is tried by itself.
-    """
-
-    write: Callable[[Sequence[T]], Awaitable[None]]
-    lock: asyncio.Lock
-    _waiting: list[_Waiting[T]] = field(default_factory=list)
-
-    async def do(self, item: T) -> None:
-        """Returns when it is done, raises what its own call raised."""
-        own = _Waiting(item)
-        self._waiting.append(own)
+    async def write_all(pending: Sequence[PendingChange[T]]) -> None:
         try:
-            async with self.lock:
-                if not own.is_done:
-                    await asyncio.sleep(GATHER)
-                    taken, self._waiting = self._waiting, []
-                    try:
-                        await self._write_all(taken)
-                    finally:  # those of a caller who was cancelled, for the next one
-                        self._waiting = [each for each in taken if not each.is_done] + self._waiting
-        finally:  # who was cancelled is not written later
-            self._waiting = [each for each in self._waiting if each is not own]
-        if own.error:
-            raise own.error
-
-    async def _write_all(self, taken: Sequence[_Waiting[T]]) -> None:
-        try:
-            await self.write([item.item for item in taken])
+            await write([item.change for item in pending])
         except CloudError as error:
-            if len(taken) > 1 and isinstance(error, Refused):
-                for item in taken:
-                    await self._write_all([item])
-                return
-            for item in taken:
-                item.error = error
-        for item in taken:
-            item.is_done = True
+            if len(pending) > 1 and isinstance(error, Refused):
+                for item in pending:
+                    await write_all([item])
+            end_all(pending, error=error)
+        end_all(pending)
+
+    return SharedWrite(write_all, lock or SharedLock(None), GATHER)

@@ -242,33 +242,3 @@ async def test_what_was_read_without_an_etag_is_not_written() -> None:
     there = {"id": BALANCER, "properties": {"provisioningState": "Succeeded"}}
     with pytest.raises(CloudError, match="without its ETag"):
         await api().put("PutLoadBalancer", BALANCER, there)
-
-
-async def test_who_gave_up_while_others_were_written_is_not_written_later() -> None:
-    """Its Service may be gone by then."""
-    is_free, done = asyncio.Event(), {"provisioningState": "Succeeded"}
-    there = Json(id="/thing", etag="1", properties=done)
-
-    class Api:
-        async def get(self, operation: str, path: str) -> Json:
-            return dict(there)
-
-        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
-            await is_free.wait()
-            there.update(body)
-            return dict(there)
-
-    shared = SharedResource(cast(AzureApi, Api()), "Thing", "/thing", None)
-    names = ("first", "second", "third")
-
-    def change(name: str) -> asyncio.Task[Json | None]:
-        return asyncio.create_task(shared.change(lambda item: item.update({name: True})))
-
-    first, second, third = map(change, names)
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    second.cancel()
-    await asyncio.sleep(0)
-    is_free.set()
-    await asyncio.gather(first, third)
-    assert [name for name in names if name in there] == ["first", "third"]

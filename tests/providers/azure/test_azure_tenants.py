@@ -481,8 +481,8 @@ async def test_a_service_that_is_made_while_the_last_one_goes_has_its_machines(
     async def remove_later(operation: str, path: str) -> Any:
         if operation == "DeleteLoadBalancer":
             made.append(asyncio.create_task(cloud.ensure(web("other", **OTHER_PORT), node)))
-            shared = lbs._resources.values()
-            await until(lambda: any(item._waiting for item in shared), "the other has to wait")
+            waiting = [item._shared._waiting for item in lbs._resources.values()]
+            await until(lambda: any(len(item) > 1 for item in waiting), "the other has to wait")
         return await remove(operation, path)
 
     monkeypatch.setattr(lbs._api, "delete", remove_later)

@@ -20,8 +20,7 @@ from ccm.providers.openstack.router import (
     networks_in,
     our_routes,
 )
-from ccm.providers.openstack.routes import Combined
-from tests.support.running import until
+from ccm.providers.openstack.routes import combined
 
 A, B = "10.244.1.0/24", "10.244.2.0/24"
 HOPS = {f"10.0.0.{n}": (f"server-{n}", Hop(f"10.0.0.{n}", {})) for n in (1, 2)}
@@ -132,14 +131,10 @@ class Cloud:
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
         self.errors: dict[str, CloudError] = {}
-        self.combined = Combined(self._write, asyncio.Lock())
-        self.answers = asyncio.Event()
-        self.answers.set()
+        self.combined = combined(self._write)
 
     async def _write(self, items: Sequence[str]) -> None:
         self.calls.append(sorted(items))
-        await asyncio.sleep(0)
-        await self.answers.wait()
         for item in items:
             if item in self.errors:
                 raise self.errors[item]
@@ -147,15 +142,6 @@ class Cloud:
     async def do(self, *items: str) -> list[Any]:
         each = (self.combined.do(item) for item in items)
         return await asyncio.gather(*each, return_exceptions=True)
-
-
-async def test_changes_asked_for_at_once_or_while_others_are_under_way_go_together() -> None:
-    cloud = Cloud()
-    first = asyncio.create_task(cloud.do("a", "b"))
-    await until("the first is under way", lambda: cloud.calls)
-    assert await cloud.do("c", "d") == [None, None]
-    assert await first == [None, None]
-    assert cloud.calls == [["a", "b"], ["c", "d"]]
 
 
 async def test_a_refused_change_keeps_no_other_back() -> None:
@@ -170,27 +156,3 @@ async def test_a_cloud_that_fails_is_not_asked_for_each_by_itself() -> None:
     cloud.errors["b"] = failed
     assert await cloud.do("a", "b", "c") == [failed, failed, failed]
     assert len(cloud.calls) == 1
-
-
-async def test_who_gave_up_before_a_write_is_not_in_it() -> None:
-    cloud = Cloud()
-    cloud.answers.clear()
-    first = asyncio.create_task(cloud.combined.do("a"))
-    await until("the first is under way", lambda: cloud.calls)
-    others = [asyncio.create_task(cloud.combined.do(item)) for item in ("b", "c")]
-    await asyncio.sleep(0)
-    others[0].cancel()
-    cloud.answers.set()
-    await asyncio.gather(first, others[1])
-    assert cloud.calls == [["a"], ["c"]]
-
-
-async def test_who_waits_behind_one_who_gave_up_is_written() -> None:
-    cloud = Cloud()
-    cloud.answers.clear()
-    tasks = [asyncio.create_task(cloud.combined.do(item)) for item in ("a", "b")]
-    await until("both are under way", lambda: cloud.calls)
-    tasks[0].cancel()
-    cloud.answers.set()
-    await tasks[1]
-    assert cloud.calls == [["a", "b"], ["b"]]

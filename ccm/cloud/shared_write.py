@@ -1,0 +1,62 @@
+"""Writes that several ask for and that are made as one: what waits while one goes on is the next.
+
+Whoever gives up before his change is written is not in a later write: it may be wrong by then.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ccm.cloud.shared_read import SharedLock
+from ccm.errors import CloudError
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class PendingChange(Generic[T]):
+    """A caller's change until it is done, with its result or with an error."""
+
+    change: T
+    is_done: bool = False
+    result: Any = None
+    error: CloudError | None = None
+
+
+class SharedWrite(Generic[T]):
+    """`write` ends all that it gets, by `end_all`; `gather` is for how long others may join it."""
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[PendingChange[T]]], Awaitable[None]],
+        lock: SharedLock | None = None,
+        gather: float = 0.0,
+    ) -> None:
+        self._write, self._lock, self._gather = write, lock or SharedLock(), gather
+        self._waiting = list[PendingChange[T]]()
+
+    async def do(self, change: T, *, is_alone: bool = False) -> Any:
+        """The result of the write with this change, or, where it `is_alone`, with no other."""
+        own, batch = PendingChange(change), [] if is_alone else self._waiting
+        batch.append(own)
+        try:
+            async with self._lock.held():
+                if not own.is_done:
+                    if self._gather:
+                        await asyncio.sleep(self._gather)
+                    await self._write([item for item in batch if not item.is_done])
+        finally:  # who was cancelled is not written later, and who waited with him is
+            batch.remove(own)
+        if own.error:
+            raise own.error
+        return own.result
+
+
+def end_all(
+    pending: Iterable[PendingChange[Any]], result: Any = None, error: CloudError | None = None
+) -> None:
+    """Give those that are not done yet this result, or this error."""
+    for item in pending:
+        if not item.is_done:
+            item.is_done, item.result, item.error = True, result, error
