@@ -44,12 +44,13 @@ class Lookup(Generic[R]):
         return self.read(list(dict.fromkeys(self.values.values())))
 
 
-def check_xml(body: bytes) -> None:
-    """Raise `ValueError` for what takes many times its size in memory, or hides whether it does."""
+def check_xml(body: bytes) -> int:
+    """How many tags it has; `ValueError` for what takes many times its size, or hides whether."""
     if b"<!DOCTYPE" in body or b"\0" in body[:4]:
         raise ValueError("it declares entities, or is not UTF-8")
-    if body.count(b"<") > MAX_ELEMENTS:
+    if (tags := body.count(b"<")) > MAX_ELEMENTS:
         raise ValueError(f"it has more than {MAX_ELEMENTS} elements")
+    return tags
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -52,7 +52,7 @@ def new_session() -> Session:
 def check_body(
     operation_model: OperationModel,
     response_dict: Mapping[str, Any],
-    customized_response_dict: dict[str, Any] | None = None,
+    customized_response_dict: dict[str, Any],
     **_: Any,
 ) -> None:
     """Raise `ResponseParserError` for what takes more memory than an answer may, and for a success
@@ -62,14 +62,13 @@ def check_body(
     """
     body, name = response_dict["body"], operation_model.name
     try:
-        check_xml(body)
+        elements = check_xml(body)
     except ValueError as why:
         raise ResponseParserError(f"this is not an answer to {name}: {why}") from why
     root = rb"%s<(?:\w+:)?%sResponse[\s/>]" % (_BEFORE_ROOT, name.encode())
     if response_dict["status_code"] < 300 and not re.match(root, body[:_HEAD], re.DOTALL):
         raise ResponseParserError(f"this is not an answer to {name}: {body[:_SHOWN]!r}")
-    if customized_response_dict is not None:
-        customized_response_dict[ELEMENTS] = body.count(b"<")
+    customized_response_dict[ELEMENTS] = elements
 
 
 def check_members(operation_model: OperationModel, answer: Json) -> None:

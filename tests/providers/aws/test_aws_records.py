@@ -156,14 +156,14 @@ def test_an_answer_with_entities_is_not_read(status: int, encoding: str) -> None
     body = BOMB.format(text="a" * 10, code="&a;" * 10).encode(encoding)
     model = cast(Any, type("Model", (), {"name": "DescribeInstances"}))
     with pytest.raises(ResponseParserError, match="this is not an answer"):
-        check_body(model, {"body": body, "status_code": status})
+        check_body(model, {"body": body, "status_code": status}, {})
 
 
 def test_an_answer_of_millions_of_elements_is_not_read() -> None:
     model = cast(Any, type("Model", (), {"name": "DescribeInstances"}))
     body = b"<DescribeInstancesResponse>" + b"<a/>" * 4_100_000 + b"</DescribeInstancesResponse>"
     with pytest.raises(ResponseParserError, match="more than 4000000 elements"):
-        check_body(model, {"body": body, "status_code": 200})
+        check_body(model, {"body": body, "status_code": 200}, {})
 
 
 def test_answers_about_credentials_are_checked_as_well() -> None:
