@@ -31,6 +31,11 @@ def objects(value: object) -> list[Json]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
+def objects_with(value: object, key: str, *wanted: object) -> list[Json]:
+    """Those with a wanted value under `key`: a list may have others, whatever was asked for."""
+    return [item for item in objects(value) if item.get(key) in wanted]
+
+
 def text(value: object) -> str:
     """`value` when it is text, else empty text."""
     return value if isinstance(value, str) else ""

@@ -25,7 +25,7 @@ from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import MAX_PAGES, MAX_VALUES, batches
 from ccm.cloud.shared_read import SharedBlockingReads
 from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttled, Unauthenticated
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, mapping, objects, objects_with, text
 from ccm.providers.aws.api_actions import API_ACTIONS
 from ccm.providers.aws.config import AwsConfig
 from ccm.providers.aws.credentials import (
@@ -227,9 +227,9 @@ class AwsApi:
 
     def describe_instance(self, instance_id: str) -> Json:
         """The one with this ID."""
-        for record in self.describe_instances(InstanceIds=[instance_id]):
-            if record.get("InstanceId") == instance_id:
-                return record
+        found = self.describe_instances(InstanceIds=[instance_id])
+        for record in objects_with(found, "InstanceId", instance_id):
+            return record
         raise CloudError(f"EC2's answer leaves {instance_id} out")
 
     def find_instances(self, instance_ids: Sequence[str]) -> list[Json]:
@@ -238,7 +238,7 @@ class AwsApi:
         for values in batches(instance_ids, MAX_FILTER_VALUES):
             filters = [{"Name": "instance-id", "Values": list(values)}]
             some = self.describe_instances(Filters=filters, MaxResults=MAX_INSTANCES_PER_PAGE)
-            found += (record for record in some if record.get("InstanceId") in values)
+            found += objects_with(some, "InstanceId", *values)
         return found
 
     def find_balancer(self, call: str, member: str, key: str, name: str) -> Json | None:
@@ -273,8 +273,8 @@ class AwsApi:
         return found
 
 
-def _named(name: str, records: Iterable[Json]) -> Json | None:
-    return next((record for record in records if record.get("LoadBalancerName") == name), None)
+def _named(name: str, records: list[Json]) -> Json | None:
+    return next(iter(objects_with(records, "LoadBalancerName", name)), None)
 
 
 def call_without_wrong_ids(

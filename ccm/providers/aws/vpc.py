@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from ccm.errors import CloudError, Refused
-from ccm.model.objects import Json, objects, text
+from ccm.model.objects import Json, objects, objects_with, text
 from ccm.providers.aws.client import AwsApi, AwsError
 from ccm.providers.aws.security_groups import SecurityGroup, read_security_group
 from ccm.providers.aws.subnets import Subnet, read_subnets
@@ -209,8 +209,7 @@ class Vpc:
     def _list_own(self, call: str, member: str) -> list[Json]:
         """What is in this VPC, also where the filter is lost."""
         in_vpc = [{"Name": "vpc-id", "Values": [self.id]}]
-        listed = self._api.list_pages(call, member, Filters=in_vpc)
-        return [record for record in listed if record.get("VpcId") == self.id]
+        return objects_with(self._api.list_pages(call, member, Filters=in_vpc), "VpcId", self.id)
 
     def _describe_groups(self, **parameters: Any) -> list[SecurityGroup]:
         call = "ec2:DescribeSecurityGroups"

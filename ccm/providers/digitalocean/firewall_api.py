@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from ccm.errors import CloudError, NotFound, Refused
 from ccm.http import path_of
-from ccm.model.objects import Json, text
+from ccm.model.objects import Json, objects_with, text
 from ccm.model.service import Service
 from ccm.providers.digitalocean import firewall_plan as plan
 from ccm.providers.digitalocean.api import BALANCERS, DigitalOceanApi
@@ -64,7 +64,7 @@ class Firewalls:
     async def _find(self) -> Json:
         """Its record; empty when there is none."""
         listed = await self._api.list("ListFirewalls", "/firewalls", "firewalls")
-        found = [record for record in listed.records if record.get("name") == self._section.name]
+        found = objects_with(listed.records, "name", self._section.name)
         if len(found) > 1:
             raise Refused(f"{len(found)} firewalls are called {self._section.name}")
         if not found:

@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 
 from ccm.errors import Refused
 from ccm.model.cloud import AddressType, Network, read_network
-from ccm.model.objects import Json, Node, objects, text
+from ccm.model.objects import Json, Node, objects, objects_with, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class AddressGroup:
     networks: frozenset[Network] = frozenset()
 
     @classmethod
-    def of(cls, groups: Sequence[Json], name: str) -> "AddressGroup":
+    def of(cls, groups: list[Json], name: str) -> "AddressGroup":
         """The one of a name, whose networks may be in several."""
-        named = [group for group in groups if group.get("name") == name]
+        named = objects_with(groups, "name", name)
         return cls(min((text(item.get("id")) for item in named), default=""), networks_in(named))
 
 

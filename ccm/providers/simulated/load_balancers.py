@@ -11,7 +11,7 @@ from ccm.cloud.record_balancers import Desired, RecordBalancers
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, IpMode, OwnedBalancer
-from ccm.model.objects import Json, Node, mapping, text
+from ccm.model.objects import Json, Node, mapping, objects_with, text
 from ccm.model.records import differences
 from ccm.model.service import Feature, Service, ServicePort, admits_everybody
 from ccm.providers.simulated.api import LookupResult, SimulatedApi
@@ -118,7 +118,7 @@ class SimulatedLoadBalancers(RecordBalancers[BalancerRequest]):
 
     async def _read(self, name: str) -> list[Json]:
         found = await self._look_up(name)
-        records = [record for record in found.records if mapping(record).get("name") == name]
+        records = objects_with(found.records, "name", name)
         if len(records) + (name in found.not_found) != 1:
             raise CloudError(f"the cloud reports neither that {name} exists nor that it does not")
         return [_record(record) for record in records]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 from ccm.errors import Refused
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, mapping, objects, objects_with, text
 from ccm.model.service import Service
 from ccm.providers.aws.client import MAX_LISTED, AwsApi
 from ccm.providers.aws.elb.executor import balancer_name
@@ -102,7 +102,7 @@ def with_listeners(api: AwsApi, observed: ObservedNlb) -> ObservedNlb:
     names = {group.arn: name for name, group in observed.groups.items()}
     call = "elbv2:DescribeListeners"
     listed = api.list_pages(call, "Listeners", LoadBalancerArn=observed.arn) if observed.arn else []
-    own = (record for record in listed if record.get("LoadBalancerArn") == observed.arn)
+    own = objects_with(listed, "LoadBalancerArn", observed.arn)
     listeners = [read_listener(record, names) for record in own]
     return replace(observed, listeners={listener.port: listener for listener in listeners})
 

@@ -2,7 +2,7 @@
 
 from ccm.errors import NotFound, Refused
 from ccm.http import path_of
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, mapping, objects_with, text
 from ccm.providers.digitalocean.api import DigitalOceanApi
 from ccm.providers.digitalocean.lb.annotations import Annotations
 
@@ -27,9 +27,7 @@ class Certificates:
         if not (name := read.text("certificate-name")):
             return ""
         answer = await self._api.get("ListCertificates", "/certificates", name=name, per_page="200")
-        listed = [
-            record for record in objects(answer.get("certificates")) if record.get("name") == name
-        ]
+        listed = objects_with(answer.get("certificates"), "name", name)
         if not listed:
             raise Refused(f"there is no certificate {name!r}, which annotation certificate-name is")
         return text(listed[0].get("id"))

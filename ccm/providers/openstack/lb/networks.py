@@ -12,7 +12,7 @@ from typing import Any
 from ccm.cloud.machines import verify_any
 from ccm.errors import Refused
 from ccm.model.cloud import Network
-from ccm.model.objects import Json, Node, objects, text
+from ccm.model.objects import Json, Node, objects, objects_with, text
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.ids import server_id_of
 from ccm.providers.openstack.lb.names import tags_of
@@ -69,7 +69,7 @@ class Networks:
 
         async def read() -> list[Subnet]:
             listed = await list_all(self._api, "subnets", [("network_id", network_id)])
-            inside = (item for item in listed if item.get("network_id") == network_id)
+            inside = objects_with(listed, "network_id", network_id)
             return sorted(map(read_subnet, inside), key=lambda item: item.id)
 
         found: list[Subnet] = await self._keep("subnets", network_id, read)

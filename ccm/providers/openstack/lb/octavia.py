@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ccm.cloud.lookup import batches
 from ccm.errors import CloudError, Conflict, NotFound, Refused, RetryAfter, Unanswered
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.objects import Json, mapping, objects, objects_with, text
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.ids import Cluster
@@ -89,7 +89,7 @@ class Octavia:
 
     async def by_name(self, name: str) -> list[Json]:
         """Those of this name, of any owner; the oldest first."""
-        return [item for item in await self._find(name=name) if item.get("name") == name]
+        return objects_with(await self._find(name=name), "name", name)
 
     async def by_marks(self, names: Names) -> list[Json]:
         """Those that carry a mark of this Service."""

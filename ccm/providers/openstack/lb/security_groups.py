@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ccm.cloud.machines import verify_complete
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, Conflict, NotFound, RetryAfter
-from ccm.model.objects import Json, objects, text
+from ccm.model.objects import Json, objects, objects_with, text
 from ccm.providers.openstack.api import RACE_RETRY, OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.neutron import if_unchanged, list_all, list_ports
@@ -187,8 +187,7 @@ class SecurityGroups:
     async def _find(self, name: str) -> list[Json]:
         """Those of this name, whatever else the answer has: by it they are changed and deleted."""
         found = await list_all(self._api, "security-groups", [("name", name)])
-        named = [item for item in found if item.get("name") == name]
-        return sorted(named, key=lambda item: text(item.get("id")))
+        return sorted(objects_with(found, "name", name), key=lambda item: text(item.get("id")))
 
     async def _create(self, name: str, description: str) -> Json:
         body = {"security_group": {"name": name, "description": description}}
