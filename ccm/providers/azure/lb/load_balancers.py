@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccm.cloud.interface import ProviderContext
-from ccm.cloud.shared_read import SharedLock, SharedRead
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, warnings_as_notes
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node, text
@@ -25,18 +25,8 @@ from ccm.providers.azure.lb import plan
 from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, ips_of, services_of
 from ccm.providers.azure.lb.admission import Admission, extent_of
 from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
-from ccm.providers.azure.lb.members import (
-    Backends,
-    Candidates,
-    Members,
-    PoolMembers,
-    backends,
-    inner_addresses,
-    joined_addresses,
-    joined_groups,
-    named,
-    pool_members,
-)
+from ccm.providers.azure.lb.backend_pools import BackendPools
+from ccm.providers.azure.lb.members import inner_addresses, named
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
 from ccm.providers.azure.lb.placement import Balancers, Place, Placements
 from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
@@ -46,7 +36,6 @@ from ccm.providers.azure.lb.request import (
     published_ips,
     read_request,
 )
-from ccm.providers.azure.lb.security_group import Extent
 from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
 
@@ -67,7 +56,7 @@ class AzureLoadBalancers:
         context: ProviderContext,
     ) -> None:
         self._api, self._config, self._cluster = api, config, context.cluster_name
-        self._instances, self._read_namespace = instances, context.read_namespace
+        self._read_namespace = context.read_namespace
         scope, empty = config.network_scope(config.load_balancer_resource_group), self._empty()
         self._list_path = scope.id(ids.NETWORK, "loadBalancers")
         names = [item.name for item in config.balancers]
@@ -79,11 +68,10 @@ class AzureLoadBalancers:
             for is_internal, suffix in ((False, ""), (True, INTERNAL_SUFFIX))
         }
         self._placements = Placements()
-        self._spreading = SharedLock()
-        self._nodes: Sequence[Node] = ()  # the last ones given
         self._shares = not context.restricts_annotations
         self._addresses = PublicAddresses(api, config, self._cluster, not self._shares)
-        self._members, self._admission = Members(api, config), Admission(api, config)
+        self._admission = Admission(api, config)
+        self._pools = BackendPools(api, config, instances, self._admission, self._read_balancers)
         self._balancers = SharedRead(self._read_balancers)
 
     # The interface
@@ -123,9 +111,9 @@ class AzureLoadBalancers:
         if not Annotations(service.annotations).floats:  # the security group names machines
             await self.ensure(service, nodes)
             return
-        self._nodes = nodes
-        read = await self._machines(names, nodes, balancers)
-        await self._join(names, balancers, read)
+        self._pools.nodes = nodes
+        read = await self._pools.read(names, nodes, balancers)
+        await self._pools.join(names, balancers, read)
 
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
@@ -138,9 +126,8 @@ class AzureLoadBalancers:
         addresses = {*ips_of(frontends, listed)}
         is_reached = plan.has_own_node_ports(balancers.values(), names)
         if is_reached or not annotations.floats:
-            read = await self._machines(names, (), balancers)
-            pools = self._pools(balancers, names)
-            addresses |= joined_addresses(pools, read.machines.interfaces)
+            read = await self._pools.read(names, (), balancers)
+            addresses |= self._pools.addresses(names, balancers, read)
         marked = {ip_of(item) for item in listed if owner.is_of(item)} - {""}
         more = {*published_ips(service), *marked} - addresses
         with suppress(Refused):
@@ -152,7 +139,7 @@ class AzureLoadBalancers:
         left = await self._leave(names, balancers, balancers)
         await self._addresses.release(owner, (), listed)
         self._placements.forget(names)
-        await self._take_over(names, balancers, left)
+        await self._pools.take_over(names, balancers, left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         """By the names of frontends, which begin with the UID but for its last character."""
@@ -173,10 +160,10 @@ class AzureLoadBalancers:
     # What is done
 
     async def _ensure(self, request: BalancerRequest, nodes: Sequence[Node]) -> Balancer:
-        names, group, self._nodes = request.names, request.annotations.resource_group, nodes
+        names, group, self._pools.nodes = request.names, request.annotations.resource_group, nodes
         balancers = await self._balancers()
         reads: list[Any] = await together(
-            self._machines(names, nodes, balancers), self._addresses.list(group)
+            self._pools.read(names, nodes, balancers), self._addresses.list(group)
         )
         read, listed = reads
         before = plan.frontends_in(balancers.values(), names)
@@ -196,10 +183,10 @@ class AzureLoadBalancers:
         now = await self._write(planned, place, balancers)
         balancer = now[place]
         is_changed = now is not balancers
-        wanted = await self._join(names, now, read, is_changed=is_changed)
+        wanted = await self._pools.join(names, now, read, is_changed=is_changed)
         if unknown := [name for name, machine in wanted.items() if machine is None]:
             request.warnings.append(f"the machine is not known of {named(unknown)}")
-        if left := [item.name for item in nodes if self._is_left_out(item, wanted)]:
+        if left := [item.name for item in nodes if self._pools.is_left_out(item, wanted)]:
             request.warnings.append(f"no load balancer takes {named(left)}")
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
@@ -208,13 +195,13 @@ class AzureLoadBalancers:
         asked = (planned.shared_frontend(balancer, family) for family in request.families)
         frontends = [*before, *plan.frontends_in(now.values(), names), *filter(None, asked)]
         extent = extent_of(names, now.values(), frontends, listed)
-        machine_ips = joined_addresses(self._pools(balancers, names), read.machines.interfaces)
+        machine_ips = self._pools.addresses(names, balancers, read)
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
         if was := published_ips(request.service) - {*addresses, *more, *extent.shared}:
             stale |= was - await self._addresses.of_others(now.values(), names)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
         await self._admission.admit(request, addresses, extent, wanted)
-        await self._take_over(names, now, await self._leave(names, now, now.keys() - {place}))
+        await self._pools.take_over(names, now, await self._leave(names, now, now.keys() - {place}))
         used = [ids.id_of(item) for item in public.values()]
         await self._addresses.release(self._addresses.owner(request), used, listed)
         served = [*addresses, *additional_ips(request.annotations)]
@@ -307,81 +294,12 @@ class AzureLoadBalancers:
                 balancers = {**left, place: changed} if changed else left
         return balancers
 
-    def _is_left_out(self, node: Node, wanted: Backends) -> bool:
-        """Whether a Node would be behind none, if all load balancers were there."""
-        configs, machine = self._config.balancers, wanted.get(node.name)
-        return bool(configs and machine) and not any(
-            item.takes_node(node.labels, machine.vm_set if machine else "") for item in configs
-        )
-
-    async def _take_over(self, names: Names, before: Balancers, left: Balancers) -> None:
-        """Put the machines of load balancers that were deleted behind those that are left."""
-        if self._config.balancers and self._nodes and len(left) < len(before):
-            read = await self._machines(names, self._nodes, left)
-            await self._join(names, left, read, is_changed=True)
-
-    async def _join(
-        self, names: Names, balancers: Balancers, read: Candidates, *, is_changed: bool = False
-    ) -> Backends:
-        """Put the machines behind the load balancers of a Service.
-
-        Several share the machines: one Service at a time spreads them, by what is there now; what
-        was read is old once something is changed.
-        """
-        wanted = backends(read.nodes, read.machines, self._config)
-        interfaces = read.machines.interfaces
-
-        def wrong(seen: Balancers) -> list[PoolMembers]:
-            listed = pool_members(names, seen, read.nodes, wanted, self._config)
-            return [item for item in listed if not self._members.are_right(item, interfaces)]
-
-        found = wrong(balancers)
-        if self._config.balancers and (found or is_changed):
-            async with self._spreading.held():
-                balancers = await self._read_balancers()
-                await self._fill(wrong(balancers), balancers, wanted, read)
-        elif found:
-            await self._fill(found, balancers, wanted, read)
-        return wanted
-
-    async def _fill(
-        self,
-        wrong: Sequence[PoolMembers],
-        balancers: Balancers,
-        wanted: Backends,
-        read: Candidates,
-    ) -> None:
-        """Those pools first that machines leave: others may wait for them.
-
-        Who leaves all of them is in no rule before: afterwards no pool would show it.
-        """
-        interfaces = read.machines.interfaces
-        listed = [(self._members.leaving(item, interfaces), item) for item in wrong]
-        gone = {ip for left, _ in listed for ip in left}
-        gone -= {ip for machine in wanted.values() if machine for ip in machine.private}
-        if gone and plan.has_node_ports(balancers.values()):
-            await self._admission.open(None, None, (), Extent(gone), [])
-        for _, members in sorted(listed, key=lambda pair: not pair[0]):
-            await self._members.join(members, interfaces, read.writes)
-
     # Reads
 
     async def _read_balancers(self) -> Balancers:
         listed = await self._api.list("ListLoadBalancers", self._list_path)
         paths = {item.path.lower(): place for place, item in self._resources.items()}
         return {paths[ids.key_of(item)]: item for item in listed if ids.key_of(item) in paths}
-
-    async def _machines(
-        self, names: Names, nodes: Sequence[Node], balancers: Balancers
-    ) -> Candidates:
-        """Those in the groups of Nodes, and of what is in the cluster's pools."""
-        writes, groups = self._members.writes, joined_groups(self._pools(balancers, names))
-        return Candidates(nodes, await self._instances.read_all(nodes, groups), writes)
-
-    def _pools(self, balancers: Balancers, names: Names) -> list[Json]:
-        """The cluster's, and a Service's own."""
-        pools = [pool for balancer in balancers.values() for pool in plan.pools_of(balancer)]
-        return [item for item in pools if names.is_managed_pool(text(item.get("name")))]
 
     def _names(self, service: Service) -> Names:
         return Names(self._cluster, service, several=bool(self._config.balancers))

@@ -1,0 +1,112 @@
+"""The machines behind load balancers: read, spread over several, and joined to their pools."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from ccm.cloud.shared_read import SharedLock
+from ccm.model.objects import Json, Node, text
+from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.instances import AzureInstances
+from ccm.providers.azure.lb import plan
+from ccm.providers.azure.lb.admission import Admission
+from ccm.providers.azure.lb.members import (
+    Backends,
+    Candidates,
+    Members,
+    PoolMembers,
+    backends,
+    joined_addresses,
+    joined_groups,
+    pool_members,
+)
+from ccm.providers.azure.lb.names import Names
+from ccm.providers.azure.lb.placement import Balancers
+from ccm.providers.azure.lb.security_group import Extent
+
+
+class BackendPools:
+    """Those of all Services, in the load balancers that `read_balancers` gives as they are now."""
+
+    def __init__(
+        self,
+        api: AzureApi,
+        config: AzureConfig,
+        instances: AzureInstances,
+        admission: Admission,
+        read_balancers: Callable[[], Awaitable[Balancers]],
+    ) -> None:
+        self._config, self._instances, self._admission = config, instances, admission
+        self._members, self._read_balancers = Members(api, config), read_balancers
+        self._spreading = SharedLock()
+        self.nodes: Sequence[Node] = ()  # the last ones given
+
+    async def read(self, names: Names, nodes: Sequence[Node], balancers: Balancers) -> Candidates:
+        """Those in the groups of Nodes, and of what is in the cluster's pools."""
+        writes, groups = self._members.writes, joined_groups(self._pools(balancers, names))
+        return Candidates(nodes, await self._instances.read_all(nodes, groups), writes)
+
+    def addresses(self, names: Names, balancers: Balancers, read: Candidates) -> set[str]:
+        """Those of the machines behind these load balancers, as they were read."""
+        return joined_addresses(self._pools(balancers, names), read.machines.interfaces)
+
+    def is_left_out(self, node: Node, wanted: Backends) -> bool:
+        """Whether a Node would be behind none, if all load balancers were there."""
+        configs, machine = self._config.balancers, wanted.get(node.name)
+        return bool(configs and machine) and not any(
+            item.takes_node(node.labels, machine.vm_set if machine else "") for item in configs
+        )
+
+    async def take_over(self, names: Names, before: Balancers, left: Balancers) -> None:
+        """Put the machines of load balancers that were deleted behind those that are left."""
+        if self._config.balancers and self.nodes and len(left) < len(before):
+            read = await self.read(names, self.nodes, left)
+            await self.join(names, left, read, is_changed=True)
+
+    async def join(
+        self, names: Names, balancers: Balancers, read: Candidates, *, is_changed: bool = False
+    ) -> Backends:
+        """Put the machines behind the load balancers of a Service.
+
+        Several share the machines: one Service at a time spreads them, by what is there now; what
+        was read is old once something is changed.
+        """
+        wanted = backends(read.nodes, read.machines, self._config)
+        interfaces = read.machines.interfaces
+
+        def wrong(seen: Balancers) -> list[PoolMembers]:
+            listed = pool_members(names, seen, read.nodes, wanted, self._config)
+            return [item for item in listed if not self._members.are_right(item, interfaces)]
+
+        found = wrong(balancers)
+        if self._config.balancers and (found or is_changed):
+            async with self._spreading.held():
+                balancers = await self._read_balancers()
+                await self._fill(wrong(balancers), balancers, wanted, read)
+        elif found:
+            await self._fill(found, balancers, wanted, read)
+        return wanted
+
+    async def _fill(
+        self,
+        wrong: Sequence[PoolMembers],
+        balancers: Balancers,
+        wanted: Backends,
+        read: Candidates,
+    ) -> None:
+        """Those pools first that machines leave: others may wait for them.
+
+        Who leaves all of them is in no rule before: afterwards no pool would show it.
+        """
+        interfaces = read.machines.interfaces
+        listed = [(self._members.leaving(item, interfaces), item) for item in wrong]
+        gone = {ip for left, _ in listed for ip in left}
+        gone -= {ip for machine in wanted.values() if machine for ip in machine.private}
+        if gone and plan.has_node_ports(balancers.values()):
+            await self._admission.open(None, None, (), Extent(gone), [])
+        for _, members in sorted(listed, key=lambda pair: not pair[0]):
+            await self._members.join(members, interfaces, read.writes)
+
+    def _pools(self, balancers: Balancers, names: Names) -> list[Json]:
+        """The cluster's, and a Service's own."""
+        pools = [pool for balancer in balancers.values() for pool in plan.pools_of(balancer)]
+        return [item for item in pools if names.is_managed_pool(text(item.get("name")))]
