@@ -9,8 +9,6 @@ status means for the caller, and pages. What is particular to a cloud is in its 
 import asyncio
 import logging
 import os
-import socket
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -25,19 +23,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from ccm import __version__
 from ccm.background import start_task
 from ccm.cloud.credentials import Credentials
+from ccm.cloud.failures import Unsent, by_status, what_broke
 from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import MAX_PAGES, MAX_VALUES, NOT_UNDERSTOOD
 from ccm.directories import read_bounded
-from ccm.errors import (
-    CloudError,
-    Conflict,
-    Denied,
-    NotFound,
-    Refused,
-    Throttled,
-    Unanswered,
-    Unauthenticated,
-)
+from ccm.errors import CloudError, Unanswered
 from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse
 from ccm.model.objects import mapping, text
 from ccm.redaction import safe_text
@@ -46,12 +36,7 @@ from ccm.tls import Server
 log = logging.getLogger(__name__)
 
 MAX_SERVERS = 32  # to which there are connections
-OF_THE_WAY = (407, 408)  # what a proxy says, and too slow a connection: no refusal of the cloud's
 JSON = "application/json"
-
-
-class Unsent(CloudError):
-    """No connection could be made: the request did not leave."""
 
 
 @dataclass(slots=True)
@@ -296,24 +281,6 @@ class JsonApi:
         return CloudError(f"{operation}: the answer is not {self.cloud}'s")
 
 
-def by_status(message: str, response: HttpResponse) -> CloudError:
-    """What a status means for the caller, in clouds that keep to HTTP."""
-    match response.status:
-        case 401:
-            return Unauthenticated(message)
-        case 403:
-            return Denied(message)
-        case 404:
-            return NotFound(message)
-        case 409:
-            return Conflict(message)
-        case 429:
-            return Throttled(message, response.retry_after)
-        case status if 400 <= status < 500 and status not in OF_THE_WAY:
-            return Refused(message)
-    return CloudError(message)
-
-
 def read_list(operation: str, page: Mapping[str, Any], key: str) -> list[Any]:
     """The list under `key` of an answer; raises where there is none: that is not an empty one."""
     found = page.get(key)
@@ -378,23 +345,6 @@ def file_stamp(file: str) -> tuple[int, int]:
     """What changes with the content; raises `OSError`."""
     about = os.stat(file)
     return about.st_mtime_ns, about.st_ino
-
-
-def what_broke(error: Exception, ca_keys: str) -> str:
-    """What to say of a request without an answer; `ca_keys` of the configuration name the
-    trusted certificates.
-    """
-    if isinstance(error, ssl.SSLCertVerificationError):
-        why = f"the certificate is not trusted: {error.verify_message.rstrip('.')}"
-        return f"{why}; give its authority's, or the server's own, as {ca_keys}"
-    if isinstance(error, ssl.SSLError):
-        hint = "is it http instead of https?" if "WRONG_VERSION" in str(error) else ca_keys
-        return f"TLS cannot be set up: {error.reason or error}; check the address ({hint})"
-    if isinstance(error, socket.gaierror):
-        return f"the host name cannot be resolved: {error.strerror}"
-    if isinstance(error, ConnectionRefusedError):
-        return "the connection is refused: nothing listens there, or a firewall rejects it"
-    return f"{type(error).__name__}: {error}"
 
 
 def with_trust(server: Server) -> Server:

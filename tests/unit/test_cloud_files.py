@@ -8,7 +8,7 @@ import pytest
 from fakepve.certs import make_cert
 
 from ccm.cloud.config_file import why_no_certificate, why_unreadable
-from ccm.cloud.json_api import what_broke
+from ccm.cloud.failures import what_broke
 
 
 def test_a_file_that_can_be_read_is_no_fault(tmp_path: Path) -> None:

@@ -18,8 +18,9 @@ from aiohttp import (
 )
 
 from ccm.cloud.credentials import Credentials
+from ccm.cloud.failures import what_broke
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, Request, file_stamp, what_broke, with_trust
+from ccm.cloud.json_api import JsonApi, Request, file_stamp, with_trust
 from ccm.errors import CloudError, Conflict, Denied, Refused, RetryAfter, Unauthenticated
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import Json, mapping, text

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from ccm.cloud.credentials import credentials_of
+from ccm.cloud.failures import Unsent
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, Request, Unsent
+from ccm.cloud.json_api import JsonApi, Request
 from ccm.errors import CloudError, NotFound, Refused, Unanswered
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import mapping, text

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from pyVmomi import vim
 
 from ccm.cloud.credentials import PASSWORD_PAUSE, Credentials, is_shown
+from ccm.cloud.failures import by_status
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, Request, by_status
+from ccm.cloud.json_api import JsonApi, Request
 from ccm.errors import CloudError, NotLeading, Unauthenticated
 from ccm.http import HttpClient, HttpResponse
 from ccm.model.objects import mapping
