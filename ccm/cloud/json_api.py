@@ -28,7 +28,8 @@ from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import MAX_PAGES, MAX_VALUES, NOT_UNDERSTOOD
 from ccm.directories import read_bounded
 from ccm.errors import CloudError, Unanswered
-from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse
+from ccm.http import HttpResponse
+from ccm.http_client import IDLE_TIMEOUT, HttpClient
 from ccm.model.objects import mapping, text
 from ccm.redaction import safe_text
 from ccm.tls import Server

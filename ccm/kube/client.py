@@ -18,14 +18,8 @@ from ccm import metrics
 from ccm.background import Deadlines
 from ccm.counters import Counters
 from ccm.errors import AnswerTooLarge, KubernetesError, NotLeading, Outdated, Unreachable
-from ccm.http import (
-    BodyTooLarge,
-    HttpClient,
-    HttpConnection,
-    HttpResponse,
-    RequestHeaders,
-    request_target,
-)
+from ccm.http import BodyTooLarge, HttpConnection, HttpResponse, request_target
+from ccm.http_client import HttpClient, RequestHeaders
 from ccm.model.objects import Json
 from ccm.tls import Server
 

@@ -13,7 +13,7 @@ import yaml
 
 from ccm.cloud.testkit.gate import KitGate
 from ccm.errors import CloudError, Unreachable
-from ccm.http import HttpClient
+from ccm.http_client import HttpClient
 from ccm.kube.client import Kube
 from ccm.kube.config import load
 from ccm.providers.digitalocean.api import DigitalOceanApi

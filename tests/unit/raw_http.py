@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ccm.http import IDLE_TIMEOUT, HttpClient, HttpResponse
+from ccm.http import HttpResponse
+from ccm.http_client import IDLE_TIMEOUT, HttpClient
 from ccm.tls import Server
 from tests.support.deadlines import within
 from tests.support.pki import Authority

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ccm.http import HttpClient, request_target
+from ccm.http import request_target
+from ccm.http_client import HttpClient
 from ccm.processes import resident_bytes
 from ccm.redaction import SECRETS_KEPT, register_secrets, safe_text
 from ccm.tls import Server

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ccm import http, tls
-from ccm.http import HttpClient, HttpConnection
+from ccm import http, http_client, tls
+from ccm.http import HttpConnection
+from ccm.http_client import HttpClient
 from ccm.tls import Server
 from tests.support.deadlines import within
 from tests.support.pki import Authority
@@ -37,7 +38,7 @@ async def test_side_by_side_each_request_has_a_connection_of_its_own(serving: Ra
 async def test_who_waits_to_connect_takes_a_connection_that_is_free_before(
     serving: RawHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "CONNECTING_AT_ONCE", 1)
+    monkeypatch.setattr(http_client, "CONNECTING_AT_ONCE", 1)
     async with serving([HELLO], [HELLO]) as (raw, client):
         opened = asyncio.create_task(client.connect())
         await asyncio.sleep(0)
@@ -49,7 +50,7 @@ async def test_who_waits_to_connect_takes_a_connection_that_is_free_before(
 async def test_connections_that_never_open_keep_nobody_from_one_that_is_free(
     serving: RawHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "CONNECTING_AT_ONCE", 1)
+    monkeypatch.setattr(http_client, "CONNECTING_AT_ONCE", 1)
     async with serving([HELLO], [HELLO]) as (raw, client):
         await client.connect()
         monkeypatch.setattr(tls, "start_connection", never)

@@ -27,7 +27,8 @@ from ccm.errors import (
     Throttled,
     Unauthenticated,
 )
-from ccm.http import HttpClient, HttpResponse, request_target
+from ccm.http import HttpResponse, request_target
+from ccm.http_client import HttpClient
 from ccm.model.annotations import whole_number
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.azure.config import CLOUDS, AzureConfig, Endpoints

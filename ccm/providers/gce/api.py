@@ -29,7 +29,8 @@ from ccm.errors import (
     Unanswered,
     Unauthenticated,
 )
-from ccm.http import HttpClient, HttpResponse, request_target
+from ccm.http import HttpResponse, request_target
+from ccm.http_client import HttpClient
 from ccm.model.objects import Json, mapping, number, objects, text
 from ccm.providers.gce.config import API_PATH, GlobalSection, Place, missing_metadata, place_of
 from ccm.providers.gce.credentials import (

@@ -19,7 +19,8 @@ from ccm.errors import (
     Unanswered,
     Unauthenticated,
 )
-from ccm.http import HttpClient, HttpResponse, request_target
+from ccm.http import HttpResponse, request_target
+from ccm.http_client import HttpClient
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.config import OpenStackConfig

@@ -5,7 +5,7 @@ import hashlib
 import ssl
 
 from ccm.cloud.json_api import ReloadingClient
-from ccm.http import HttpClient
+from ccm.http_client import HttpClient
 from ccm.providers.vsphere.config import VCenter
 from ccm.tls import Connector, Server
 

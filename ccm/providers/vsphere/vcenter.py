@@ -19,7 +19,8 @@ from ccm.cloud.failures import by_status
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request
 from ccm.errors import CloudError, NotLeading, Unauthenticated
-from ccm.http import HttpClient, HttpResponse
+from ccm.http import HttpResponse
+from ccm.http_client import HttpClient
 from ccm.model.objects import mapping
 from ccm.providers.vsphere.config import VCenter
 from ccm.providers.vsphere.connections import Connections

@@ -48,9 +48,9 @@ SERVICE = (
 )
 
 WALKS = (
-    Walk(NODE, "Node", RECEIVED, ADDED, ANSWERED, ("PATCH", "/nodes/{name}"), budget=32),
-    Walk(CALL, "Node", GATE, (), GATE, (), budget=12),
-    Walk(SERVICE, "Service", RECEIVED, ADDED, ANSWERED, STATUS, budget=36),
+    Walk(NODE, "Node", RECEIVED, ADDED, ANSWERED, ("PATCH", "/nodes/{name}"), budget=33),
+    Walk(CALL, "Node", GATE, (), GATE, (), budget=13),
+    Walk(SERVICE, "Service", RECEIVED, ADDED, ANSWERED, STATUS, budget=37),
 )
 
 BACKGROUND = {
