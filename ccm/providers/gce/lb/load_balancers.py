@@ -4,7 +4,6 @@ repetition finish what was broken off. The forwarding rule is made last and dele
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from ccm.cloud.record_balancers import PresentNodes
@@ -15,7 +14,7 @@ from ccm.model.objects import Json, Node, text
 from ccm.model.service import Feature, Service
 from ccm.providers.gce import ids
 from ccm.providers.gce.api import GceApi
-from ccm.providers.gce.config import SUBSETS, GlobalSection, Place
+from ccm.providers.gce.config import SUBSETS, GlobalSection
 from ccm.providers.gce.ids import last_part
 from ccm.providers.gce.instances import GceInstances
 from ccm.providers.gce.lb import addresses, design
@@ -39,6 +38,7 @@ from ccm.providers.gce.lb.observed import (
     SERVICE,
     Kind,
     Observed,
+    Work,
 )
 from ccm.providers.gce.lb.parts import Parts, together
 from ccm.providers.gce.lb.request import (
@@ -50,54 +50,6 @@ from ccm.providers.gce.lb.request import (
 )
 
 GATHER = 0.1  # seconds in which Services that come together join the next read
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One Service's load balancer as it is, and where and what it is called."""
-
-    place: Place
-    names: Names
-    observed: Observed
-
-    def own(self, kind: Kind) -> Json | None:
-        return self.observed.get(kind, self.names.balancer)
-
-    @property
-    def rule(self) -> Json | None:
-        return self.own(RULE)
-
-    @property
-    def used_backend(self) -> str:
-        """The backend service behind the rule, if it is the Service's or shared by Services.
-
-        Another's may have been put there by hand.
-        """
-        name = last_part(text((self.rule or {}).get("backendService")))
-        is_shared = name.startswith(self.names.shared_backend_prefix)
-        is_own = self.names.is_own(self.observed.get(SERVICE, name) or {})
-        return name if is_shared or is_own else ""
-
-    @property
-    def is_there(self) -> bool:
-        return any(self.own(kind) for kind in (RULE, POOL, SERVICE))
-
-    @property
-    def is_marked(self) -> bool:
-        """What is there carries the marks of this cluster and of this very Service."""
-        parts = [part for kind in (RULE, POOL, SERVICE, ADDRESS) if (part := self.own(kind))]
-        marks = self.names.cluster_id, self.names.uid
-        has_marks = any(
-            (said.get(CLUSTER_KEY), said.get(UID_KEY)) == marks for said in map(described, parts)
-        )
-        return has_marks and all(map(self.names.is_own, parts))
-
-    @property
-    def is_internal(self) -> bool:
-        """What is there is internal."""
-        if self.rule is None:
-            return self.own(SERVICE) is not None
-        return self.rule.get("loadBalancingScheme") == "INTERNAL"
 
 
 class GceLoadBalancers:
