@@ -28,12 +28,7 @@ from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter, Throttle
 from ccm.model.objects import Json, mapping, objects, objects_with, text
 from ccm.providers.aws.api_actions import API_ACTIONS
 from ccm.providers.aws.config import AwsConfig
-from ccm.providers.aws.credentials import (
-    AwsCredentials,
-    find_in_chain,
-    role_credentials,
-    use_credentials,
-)
+from ccm.providers.aws.credentials import AwsCredentials, find_credentials, use_credentials
 from ccm.providers.aws.ids import INSTANCE_ID
 from ccm.providers.aws.tags import Tags, read_tags
 from ccm.providers.aws.wire import (
@@ -146,7 +141,8 @@ class AwsApi:
         limit_time()
         session = new_session()
         session.register_component("data_loader", _SDK_DATA)
-        self._credentials = AwsCredentials(lambda: _find_credentials(config, region, caller))
+        who = config, region, caller, _options(config, caller)
+        self._credentials = AwsCredentials(lambda: find_credentials(*who))
         use_credentials(session, self._credentials)
         self._clients = {name: _client(session, name, config, region, caller) for name in SERVICES}
 
@@ -385,31 +381,3 @@ def _options(config: AwsConfig, caller: str) -> Config:
         max_pool_connections=MAX_CONNECTIONS,
         user_agent_extra=f"ccm-supervisor/{caller}",
     )
-
-
-def _find_credentials(config: AwsConfig, region: str, caller: str) -> Any:
-    """Those of the chain, or of the configured role, which they let us act as."""
-    with time_limit(config.call_timeout):  # a metadata service may answer byte by byte
-        source = find_in_chain()
-    if not config.role_arn:
-        return source
-    # A role's trust policy can check on whose behalf it is assumed.
-    account = (config.source_arn.split(":") + [""] * 5)[4]
-    headers = {"x-amz-source-arn": config.source_arn, "x-amz-source-account": account}
-    session = new_session()
-
-    def create_client(service: str, **options: Any) -> Any:
-        endpoint = config.endpoint(service, region)
-        client = session.create_client(
-            service,
-            region_name=region,
-            endpoint_url=endpoint.url if endpoint else None,
-            **{**options, "config": _options(config, caller)},
-        )
-        if config.source_arn:
-            client.meta.events.register(
-                "before-call.sts.AssumeRole", lambda params, **_: params["headers"].update(headers)
-            )
-        return client
-
-    return role_credentials(create_client, source, config.role_arn, f"ccm-supervisor-{caller}")

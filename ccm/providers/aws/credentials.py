@@ -5,13 +5,15 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
+from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
 from ccm.cloud.credentials import RefusalPause
 from ccm.errors import Unauthenticated
-from ccm.providers.aws.wire import new_session
+from ccm.providers.aws.config import AwsConfig
+from ccm.providers.aws.wire import new_session, time_limit
 from ccm.redaction import register_secrets
 
 OF_FILES = frozenset({"env", "shared-credentials-file", "config-file", None})
@@ -101,18 +103,36 @@ class AwsCredentials:
         return bool(is_changed)
 
 
-def find_in_chain() -> Any:
-    """What botocore's usual chain has now, as of a new process."""
-    return new_session().get_credentials()
+def find_credentials(config: AwsConfig, region: str, caller: str, options: Config) -> Any:
+    """Those of botocore's usual chain, or of the configured role, which they let us act as.
 
+    Looked for as by a new process; a role's renew themselves.
+    """
+    with time_limit(config.call_timeout):  # a metadata service may answer byte by byte
+        source = new_session().get_credentials()
+    if not config.role_arn:
+        return source
+    # A role's trust policy can check on whose behalf it is assumed.
+    account = (config.source_arn.split(":") + [""] * 5)[4]
+    headers = {"x-amz-source-arn": config.source_arn, "x-amz-source-account": account}
+    session = new_session()
 
-def role_credentials(
-    create_client: Callable[..., Any], source: Any, role_arn: str, name: str
-) -> Any:
-    """Those of a role, which renew themselves."""
-    fetcher = AssumeRoleCredentialFetcher(
-        create_client, source, role_arn, extra_args={"RoleSessionName": name[:64]}
-    )
+    def create_client(service: str, **more: Any) -> Any:
+        endpoint = config.endpoint(service, region)
+        client = session.create_client(
+            service,
+            region_name=region,
+            endpoint_url=endpoint.url if endpoint else None,
+            **{**more, "config": options},
+        )
+        if config.source_arn:
+            client.meta.events.register(
+                "before-call.sts.AssumeRole", lambda params, **_: params["headers"].update(headers)
+            )
+        return client
+
+    name = {"RoleSessionName": f"ccm-supervisor-{caller}"[:64]}
+    fetcher = AssumeRoleCredentialFetcher(create_client, source, config.role_arn, extra_args=name)
     return DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from botocore.config import Config
 from botocore.exceptions import CredentialRetrievalError
 
 from ccm.cloud.interface import ProviderContext
@@ -19,9 +20,9 @@ from ccm.cloud.testkit.harness import service
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
-from ccm.providers.aws import client, vpc, wire
+from ccm.providers.aws import vpc, wire
 from ccm.providers.aws.config import AwsConfig
-from ccm.providers.aws.credentials import find_in_chain
+from ccm.providers.aws.credentials import find_credentials
 from ccm.providers.aws.provider import AwsCloud, OwnInstance, read_own_instance
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
 from ccm.providers.aws.wire import limit_time
@@ -118,7 +119,7 @@ async def test_credentials_of_a_service_that_never_ends_an_answer_are_given_up(
     _Handler.drip.set()
     try:
         looking = asyncio.create_task(
-            asyncio.to_thread(client._find_credentials, config, "us-east-1", "test")
+            asyncio.to_thread(find_credentials, config, "us-east-1", "test", Config())
         )
         await asyncio.wait([looking], timeout=timeout(5.0))
         assert looking.done()
@@ -140,7 +141,7 @@ def test_a_process_for_credentials_that_never_ends_is_ended(
     monkeypatch.setattr(wire, "PROCESS_TIMEOUT", 0.5)
     limit_time()
     with pytest.raises(CredentialRetrievalError, match=r"not ended within 0\.5 s"):
-        find_in_chain()
+        find_credentials(AwsConfig(), "us-east-1", "test", Config())
 
 
 def test_the_metadata_service_is_where_the_configuration_says(
