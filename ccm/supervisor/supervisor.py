@@ -220,10 +220,7 @@ class Supervisor:
             ("tokens", self._tokens.run()),
             ("events", self._recorder.run()),
             ("https", self._serve_https(listening)),
-            (
-                "systemd",
-                update_status(self._notifier, self._is_settled, self._progress.sentence),
-            ),
+            ("systemd", update_status(self._notifier, self._is_settled, self._progress.sentence)),
             ("cloud outages", CloudOutages(self._children, self._warn).run()),
             ("runtime directory", self._check_directory()),
             ("package", self._check_package()),
@@ -337,16 +334,14 @@ class Supervisor:
     def _settings_for(self, controller: str) -> Settings:
         return replace(self._leader.settings_for(controller), v=self.verbosity.level)
 
-    def _broadcast(self, message: Message) -> None:
+    def _broadcast(self, message: Message, controller: str = "") -> None:
+        """Send it to all workers, or to those of one controller."""
         for child in self._children:
-            for process in child.processes():
+            for process in child.processes() if controller in ("", child.controller) else ():
                 self._hub.send(process.ident, message)
 
     def _hand_over_token(self, controller: str, token: str) -> None:
-        message = UseToken(self._token_files.write(controller, token))
-        for child in self._children:
-            for process in child.processes() if child.controller == controller else ():
-                self._hub.send(process.ident, message)
+        self._broadcast(UseToken(self._token_files.write(controller, token)), controller)
 
     def _drain(self, ident: str, seconds: float) -> None:
         self._hub.send(ident, Drain(seconds))
