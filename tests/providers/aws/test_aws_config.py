@@ -144,12 +144,6 @@ def test_what_is_wrong_is_reported_with_where_and_what_to_do(text: str, reported
     assert str(faults.value).startswith("/etc/aws.conf")
 
 
-def test_all_faults_are_reported_at_once() -> None:
-    with pytest.raises(ConfigurationFaults) as faults:
-        read_config(b"[Global]\na = 1\nb = 2\nCallTimeout = -1s", "")
-    assert len(faults.value.faults) == 3
-
-
 @pytest.mark.parametrize(
     ("config", "environment", "machine", "region"),
     [

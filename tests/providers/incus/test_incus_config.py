@@ -105,9 +105,3 @@ def test_a_wrong_file_is_reported(content: str, reported: str) -> None:
     with pytest.raises(ConfigurationFaults) as raised:
         read_config(content.encode(), "incus.conf")
     assert reported in str(raised.value)
-
-
-def test_all_faults_are_reported_at_once() -> None:
-    with pytest.raises(ConfigurationFaults) as raised:
-        read_config(f"{SOCKET}x = y\n[LoadBalancer]\nmode = z\n".encode(), "")
-    assert len(raised.value.faults) == 2

@@ -220,8 +220,3 @@ def test_what_is_wrong_is_reported(content: str, reported: str) -> None:
     """VS48, VS56."""
     found = faults(content)
     assert any(reported in one for one in found), found
-
-
-def test_all_faults_are_reported_at_once() -> None:
-    content = "vcenter: {a: {server: vc, x: 1, port: no}}\nlabels: {zone: z}"
-    assert len(faults(content)) == 4
