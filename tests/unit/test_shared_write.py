@@ -67,3 +67,15 @@ async def test_who_waits_behind_one_who_gave_up_is_written(cloud: Cloud) -> None
     cloud.open.set()
     await other
     assert cloud.calls == ["ab", "b"]
+
+
+async def test_all_who_gave_up_during_a_write_are_in_no_later_one(cloud: Cloud) -> None:
+    cloud.writes = SharedWrite(cloud.write, gather=0.001)
+    first, second = await cloud.begin("a", "b")
+    await until(lambda: cloud.calls)
+    for task in (second, first):
+        task.cancel()
+        await let_run()
+    cloud.open.set()
+    await asyncio.gather(*await cloud.begin("c"))
+    assert cloud.calls == ["ab", "c"]
