@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 from fakepve import FakePve
@@ -88,6 +88,12 @@ class Served(FakePve):  # type: ignore[misc]
     async def _permissions(self, v: Any, user: Any) -> Any:
         return await (self.on_permissions or super()._permissions)(v, user)
 
+    async def _end(self) -> None:
+        """Guests' agents that hang are not waited for."""
+        for task in asyncio.all_tasks() - {cast(Any, asyncio.current_task())}:
+            task.cancel()
+        await self.stop()
+
     @contextmanager
     def running(self) -> Iterator["Served"]:
         """Serve until the end of the block."""
@@ -102,7 +108,7 @@ class Served(FakePve):  # type: ignore[misc]
             run(self.start(self.certificate, self._key))
             yield self
         finally:
-            run(self.stop())
+            run(self._end())
             loop.call_soon_threadsafe(loop.stop)
             thread.join(timeout())
             loop.close()
