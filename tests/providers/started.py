@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from ccm.checks.cloud import check_reads
 from ccm.checks.context import CheckContext
@@ -22,7 +22,9 @@ MOST_TRIES = 20
 
 
 class StartedProvider(CloudProvider):
-    """To be named as a parent before the provider's own class."""
+    """To be named as a parent before the provider's own class; its test's end closes it."""
+
+    started: ClassVar[list[CloudProvider]] = []
 
     def __init__(self, text: str, path: str, **more: Any) -> None:
         super().__init__()
@@ -31,6 +33,7 @@ class StartedProvider(CloudProvider):
         self._context = ProviderContext(self.gate, text.encode(), path, **given)
 
     async def start(self) -> Self:
+        self.started.append(self)
         await self.initialize(self._context)
         return self
 

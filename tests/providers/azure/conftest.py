@@ -1,7 +1,7 @@
 """The lab, and the provider started in it."""
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -14,18 +14,12 @@ from tests.labs.azure.lab import MISSING, Lab, is_built, running_lab
 from tests.providers.started import ServingProvider
 from tests.support.needed import needed
 
-_started: list["Started"] = []
-
 
 class Started(ServingProvider, AzureCloud):
     """The provider with its gate."""
 
     def __init__(self, config: str, read_secret: SecretReader | None = None, **more: Any) -> None:
         super().__init__(config, "azure.json", read_secret=read_secret, **more)
-
-    async def start(self) -> Self:
-        _started.append(self)
-        return await super().start()
 
 
 def provider_id(machine: Json) -> str:
@@ -54,13 +48,6 @@ def lab(served: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     assert not served.state()["bad_answers"]
 
 
-@pytest.fixture(autouse=True)
-async def close_all() -> AsyncIterator[None]:
-    yield
-    while _started:
-        await _started.pop().close()
-
-
 @pytest.fixture
-async def cloud(lab: Lab, close_all: None) -> Started:
+async def cloud(lab: Lab) -> Started:
     return await Started(lab.config()).start()

@@ -101,7 +101,7 @@ def nodes(lab: Lab) -> list[Node]:
 
 
 @pytest.fixture
-async def cloud(lab: Lab, close_all: None) -> Started:
+async def cloud(lab: Lab) -> Started:
     return await Started(config(lab)).start()
 
 

@@ -1,7 +1,7 @@
 """The server, and the provider started against it."""
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,18 +13,12 @@ from tests.labs.digitalocean.server import DigitalOcean
 from tests.providers.digitalocean.adapter import config_of, machine_of
 from tests.providers.started import ServingProvider
 
-_started: list["Started"] = []
-
 
 class Started(ServingProvider, DigitalOceanCloud):
     """The provider with its gate."""
 
     def __init__(self, config: str, **more: Any) -> None:
         super().__init__(config, "do.conf", **more)
-
-    async def start(self) -> Self:
-        _started.append(self)
-        return await super().start()
 
 
 def host(record: Json) -> Node:
@@ -53,13 +47,6 @@ def worker(do: DigitalOcean) -> Json:
     return do.add_droplet("worker")
 
 
-@pytest.fixture(autouse=True)
-async def close_all() -> AsyncIterator[None]:
-    yield
-    while _started:
-        await _started.pop().close()
-
-
 @pytest.fixture
-async def cloud(do: DigitalOcean, close_all: None) -> Started:
+async def cloud(do: DigitalOcean) -> Started:
     return await Started(config_of(do)).start()

@@ -26,7 +26,7 @@ SECTION = "[Firewall]\nname = k8s-public-access\ntag = worker\n"
 
 
 @pytest.fixture
-async def cloud(do: DigitalOcean, close_all: None) -> Started:
+async def cloud(do: DigitalOcean) -> Started:
     return await Started(config_of(do) + SECTION).start()
 
 

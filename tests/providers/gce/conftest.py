@@ -1,6 +1,6 @@
 """The server, and the provider started against it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,17 +50,9 @@ def gce(served: Gce, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gce]:
 
 
 @pytest.fixture
-async def start(gce: Gce) -> AsyncIterator[Start]:
+def start(gce: Gce) -> Start:
     """Starts the provider with these lines in its configuration."""
-    started: list[Started] = []
-
-    async def start(*lines: str, **more: Any) -> Started:
-        started.append(Started(config_of(gce, *lines), **more))
-        return await started[-1].start()
-
-    yield start
-    for one in started:
-        await one.close()
+    return lambda *lines, **more: Started(config_of(gce, *lines), **more).start()
 
 
 @pytest.fixture

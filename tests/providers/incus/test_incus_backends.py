@@ -70,7 +70,6 @@ async def test_a_network_of_another_project_is_another_network(
     assert made.warnings == ("instances rival-1 are not in network ovn0",)
     (record,) = balancers.records().values()
     assert [one["name"] for one in record["backends"]] == ["node-1-30080"]
-    await cloud.close()
 
 
 async def test_a_network_that_projects_share_is_one_network(lab: Lab, clean: None) -> None:
@@ -162,4 +161,3 @@ async def test_forwards_take_rights_on_the_project_of_the_bridge(lab: Lab) -> No
     assert cloud.load_balancers
     with pytest.raises(Denied):
         await IncusLoadBalancers.get(cloud.load_balancers, service())  # type: ignore[arg-type]
-    await cloud.close()

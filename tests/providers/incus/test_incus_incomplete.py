@@ -33,7 +33,6 @@ async def test_a_certificate_without_rights_proves_nothing(lab: Lab) -> None:
     cloud = await Started(lab.config(who="OTHER")).start()
     with pytest.raises(Denied):
         await cloud.describe_one("node-1")
-    await cloud.close()
 
 
 async def test_an_empty_list_of_a_newer_incus_proves_nothing(lab: Lab, tmp_path: Path) -> None:
@@ -55,7 +54,6 @@ async def test_a_project_that_does_not_exist_proves_nothing(lab: Lab) -> None:
     await cloud.close()
     cloud = await Started(lab.config("", "k8s", "k9s", who="ADMIN")).start()
     await check_unknown(cloud, "there is no project k9s")
-    await cloud.close()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +185,6 @@ async def test_a_daemon_that_is_held_deletes_nothing(lab: Lab) -> None:
     finally:
         lab.run("api", "resume")
     assert await cloud.describe_one("node-1", there.provider_id) == there
-    await cloud.close()
 
 
 # Lies.

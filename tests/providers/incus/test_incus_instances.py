@@ -216,13 +216,11 @@ async def test_a_server_that_is_not_the_pinned_one_is_not_spoken_to(
     cloud = await Started(config).start()
     with pytest.raises(CloudError, match="CERTIFICATE_VERIFY_FAILED"):
         await cloud.describe_one("node-1")
-    await cloud.close()
 
 
 async def test_a_pinned_server_may_be_called_by_any_name(lab: Lab) -> None:
     cloud = await Started(lab.config().replace("127.0.0.1", "localhost")).start()
     assert isinstance(await cloud.describe_one("node-1"), Instance)
-    await cloud.close()
 
 
 async def test_an_exchanged_certificate_is_used(lab: Lab, tmp_path: Path) -> None:
@@ -244,7 +242,6 @@ async def test_an_exchanged_certificate_is_used(lab: Lab, tmp_path: Path) -> Non
     assert isinstance(await cloud.describe_one("node-1"), Instance)
     (tmp_path / "KEY").write_text("nonsense")
     assert isinstance(await cloud.describe_one("node-1"), Instance), "the old ones stay"
-    await cloud.close()
 
 
 async def test_no_secret_is_in_an_error(lab: Lab, tmp_path: Path) -> None:
@@ -255,7 +252,6 @@ async def test_no_secret_is_in_an_error(lab: Lab, tmp_path: Path) -> None:
     with pytest.raises(CloudError) as raised:
         await cloud.describe_one("node-1")
     assert "canary" not in f"{raised.value!r} {raised.value.__cause__!r}"
-    await cloud.close()
 
 
 def test_the_lab_is_left_as_it_was(lab: Lab) -> None:

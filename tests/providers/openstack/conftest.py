@@ -1,6 +1,6 @@
 """The provider, started in a real OpenStack."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +15,9 @@ from tests.support.running import Where
 
 
 @pytest.fixture
-async def cloud(lab: Lab) -> AsyncIterator[Started]:
+async def cloud(lab: Lab) -> Started:
     """The provider with the lab's cloud.conf."""
-    started = await Started(lab.config).start()
-    yield started
-    await started.close()
+    return await Started(lab.config).start()
 
 
 @pytest.fixture(scope="session")
@@ -37,11 +35,9 @@ def octavia(project: BalancerLab) -> Iterator[BalancerLab]:
 
 
 @pytest.fixture
-async def worker(octavia: BalancerLab) -> AsyncIterator[Worker]:
+async def worker(octavia: BalancerLab) -> Worker:
     """The provider in this project, with the usual configuration."""
-    started = await Worker(octavia.config_with()).start()
-    yield started
-    await started.close()
+    return await Worker(octavia.config_with()).start()
 
 
 @pytest.fixture

@@ -113,7 +113,6 @@ async def test_refused_credentials_are_not_shown_again_and_again(lab: Lab) -> No
         with pytest.raises(Denied, match="refuses the credentials"):
             await cloud.describe_one(NODE_1)
     assert cloud.operations == ["GetToken"]
-    await cloud.close()
 
 
 async def test_keystone_may_be_down_at_the_start(lab: Lab, cloud: Started) -> None:
@@ -178,7 +177,6 @@ async def test_the_region_stands_in_new_ids_where_it_is_wanted(
     found = [one.provider_id for one in answers.values() if isinstance(one, Instance)]
     assert found == [f"openstack://RegionOne/{server}", short.provider_id]
     assert isinstance(answers["other"], Unknown)
-    await cloud.close()
 
 
 async def test_credentials_are_exchanged_without_a_restart(lab: Lab, tmp_path: Path) -> None:

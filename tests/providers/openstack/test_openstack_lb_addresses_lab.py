@@ -82,5 +82,3 @@ async def test_floating_subnets_are_found_by_name_and_tag(octavia: BalancerLab) 
     assert len(made.warnings) == 1
     detected = await Worker(octavia.config_with("floating-network-id =")).start()
     assert (await detected.ensure(service_of("found"), octavia.nodes[:1])).ingress[0].ip
-    await worker.close()
-    await detected.close()

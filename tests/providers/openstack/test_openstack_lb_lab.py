@@ -51,7 +51,6 @@ async def test_a_service_has_its_load_balancer_at_few_calls_and_leaves_nothing(
     await again.delete(asked)
     await again.delete(asked)
     assert octavia.resources() == before
-    await again.close()
 
 
 def made_by_upstream(octavia: BalancerLab) -> tuple[Json, Json]:
@@ -242,7 +241,6 @@ async def test_a_lost_answer_or_a_killed_controller_makes_no_second_load_balance
     other = await Worker(octavia.config_with()).start()
     await other.ensure(service_of(), octavia.nodes[:1])
     assert len(octavia.balancers()) == len(octavia.floating_ips()) == 1
-    await other.close()
 
 
 @pytest.mark.parametrize("made_at", ["2020-01-01", "2050-01-01"])
@@ -261,8 +259,6 @@ async def test_of_two_of_a_service_the_load_balancer_in_use_stays(
     assert again.ingress == made.ingress
     octavia.settle()
     assert octavia.balancer()["id"] == used["id"]
-    await first.close()
-    await successor.close()
 
 
 @long
@@ -304,7 +300,6 @@ async def test_a_creation_that_nobody_waited_for_is_not_made_twice(octavia: Bala
     assert not octavia.balancers()
     await hasty.ensure(service_of(), octavia.nodes[:1])
     assert len(octavia.balancers()) == 1
-    await hasty.close()
 
 
 async def test_what_octavia_fails_at_is_reported_and_recreated_only_when_nobody_uses_it(
@@ -342,7 +337,6 @@ async def test_what_octavia_fails_at_is_reported_and_recreated_only_when_nobody_
         await worker.balancers.delete(asked)
     octavia.play(second, "DELETED")
     await worker.delete(asked)
-    await worker.close()
 
 
 @long
@@ -368,4 +362,3 @@ async def test_many_services_share_what_they_ask_and_change(octavia: BalancerLab
     await asyncio.gather(*(worker.delete(one) for one in services))
     assert len(worker.without_polls) <= 50
     assert octavia.resources() == before
-    await worker.close()

@@ -47,8 +47,6 @@ async def test_security_groups_follow_where_they_are_managed(octavia: BalancerLa
     await worker.delete(asked)
     octavia.clear() if octavia.is_split else None
     assert octavia.resources() == before
-    await worker.close()
-    await plain.close()
 
 
 async def test_nodes_that_come_while_it_is_made_are_a_request_a_pool_and_no_look_at_its_parts(
@@ -106,4 +104,3 @@ async def test_a_group_that_someone_adds_meanwhile_is_not_lost(octavia: Balancer
     assert {by_hand, *(group["id"] for group in octavia.groups())} <= {*groups()}
     await worker.delete(service_of())
     assert by_hand in groups()
-    await worker.close()

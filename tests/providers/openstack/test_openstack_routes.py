@@ -250,5 +250,3 @@ async def test_two_clusters_of_one_name_do_not_touch_each_others_routes(
     assert list(router.routes) == [theirs[0].pod_cidrs[0]]
     with pytest.raises(Refused, match="another cluster"):
         await create_all(one, theirs)
-    await one.close()
-    await other.close()

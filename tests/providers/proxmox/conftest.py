@@ -1,6 +1,6 @@
 """A stand-in for Proxmox, and the provider started in it."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -56,7 +56,5 @@ def other(other_served: Served) -> Served:
 
 
 @pytest.fixture
-async def cloud(pve: Served) -> AsyncIterator[Started]:
-    started = await Started(config_of(pve.section())).start()
-    yield started
-    await started.close()
+async def cloud(pve: Served) -> Started:
+    return await Started(config_of(pve.section())).start()

@@ -1,6 +1,5 @@
 """The addresses that guest agents tell, and agents that tell none."""
 
-from collections.abc import AsyncIterator
 from ipaddress import ip_address
 from typing import Any
 
@@ -31,11 +30,9 @@ def interface(mac: str, *cidrs: str, name: str = "eth0") -> dict[str, Any]:
 
 
 @pytest.fixture
-async def auto(pve: Served) -> AsyncIterator[Started]:
+async def auto(pve: Served) -> Started:
     """The provider that asks agents."""
-    started = await Started(config_of(pve.section(), features={"mode": "auto"})).start()
-    yield started
-    await started.close()
+    return await Started(config_of(pve.section(), features={"mode": "auto"})).start()
 
 
 def reported(answer: Instance) -> list[str]:

@@ -39,7 +39,6 @@ async def test_a_token_in_a_file_may_change(pve: Served, tmp_path: Path) -> None
     file.unlink()
     with pytest.raises(Denied, match="cannot be read"):
         await cloud.describe_one(ASKED)
-    await cloud.close()
 
 
 async def test_who_answers_is_verified(pve: Served, tmp_path: Path) -> None:
@@ -64,7 +63,6 @@ async def test_a_new_certificate_counts_at_once(pve: Served, tmp_path: Path) -> 
     file.write_bytes(Path(pve.certificate).read_bytes())
     os.utime(file, ns=(1, 1))
     assert isinstance(await cloud.describe_one(ASKED), Gone)
-    await cloud.close()
 
 
 def free_port() -> int:
@@ -86,7 +84,6 @@ async def test_the_next_host_answers_for_one_that_is_away(pve: Served) -> None:
     with pytest.raises(Denied):
         await cloud.describe_one(ASKED)
     assert cloud.operations.count("ListMachines") == 4, "a refusal is an answer"
-    await cloud.close()
 
 
 async def test_all_hosts_away_is_one_error(pve: Served) -> None:
@@ -95,7 +92,6 @@ async def test_all_hosts_away_is_one_error(pve: Served) -> None:
     with pytest.raises(CloudError, match="ListMachines: "):
         await cloud.describe_one(ASKED)
     assert cloud.operations.count("ListMachines") == 2
-    await cloud.close()
 
 
 async def test_no_secret_is_in_an_error(pve: Served) -> None:
@@ -104,4 +100,3 @@ async def test_no_secret_is_in_an_error(pve: Served) -> None:
     with pytest.raises(CloudError) as raised:
         await cloud.describe_one(ASKED)
     assert SECRET not in repr(raised.value)
-    await cloud.close()

@@ -151,7 +151,6 @@ async def test_the_rights_that_check_names(pve: Served) -> None:
     assert missing == ["one: Sys.Audit on /", "one: VM.GuestAgent.Audit on /vms"]
     pve.acl = {TOKEN: [("/", {*ALL_RIGHTS, "VM.Monitor"} - {"VM.GuestAgent.Audit"})]}
     assert await cloud.instances.missing_permissions() == []  # type: ignore[attr-defined]
-    await cloud.close()
 
 
 @pytest.mark.parametrize("asked", [ASKED, NAMED])
@@ -181,7 +180,6 @@ async def test_a_cluster_that_is_down_takes_no_other_along(pve: Served, other: S
     assert "503" in why((await cloud.describe(ASKED, node_with("node-1b")))["node-1b"])
     with pytest.raises(CloudError, match="503"):
         await cloud.describe(away)
-    await cloud.close()
 
 
 def numbered() -> str:

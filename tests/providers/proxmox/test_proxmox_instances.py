@@ -43,7 +43,6 @@ async def test_two_clusters_are_two_regions(pve: Served, other: Served) -> None:
     pve.requests.clear()
     assert (await cloud.known(by_id)).region == "two"
     assert not pve.requests, "the other cluster is not asked"
-    await cloud.close()
 
 
 @pytest.mark.parametrize("guests", [50, 2000])
@@ -132,7 +131,6 @@ async def test_ids_of_cluster_api_are_served_and_made(pve: Served) -> None:
     assert pet.provider_id == provider_id, "a Node keeps its ID"
     assert cloud.instances
     assert len(pve.paths("/config")) == 2
-    await cloud.close()
 
 
 async def test_power_follows_the_machine(pve: Served, cloud: Started) -> None:
@@ -182,7 +180,6 @@ async def test_a_zone_follows_a_migration(pve: Served, cloud: Started) -> None:
     pve.on_list = move
     assert (await fresh.known(asked)).zone == "pve1"
     assert lists == 2
-    await fresh.close()
 
 
 async def test_templates_and_containers_are_no_nodes(pve: Served, cloud: Started) -> None:
@@ -238,7 +235,6 @@ async def test_an_old_id_has_no_region(pve: Served, other: Served, cloud: Starte
     assert (await cloud.known(asked)).provider_id == "proxmox:///100"
     two = await Started(config_of(pve.section(), other.section("two"))).start()
     assert "in no cluster" in await two.why(asked)
-    await two.close()
 
 
 @pytest.mark.parametrize("written", ["proxmox:///100", f"proxmox://{UUID}", ""])

@@ -1,6 +1,6 @@
 """A vCenter of the lab, and the provider started in it."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -72,16 +72,12 @@ def other(other_served: Lab) -> Lab:
 
 
 @pytest.fixture
-async def cloud(lab: Lab) -> AsyncIterator[Started]:
+async def cloud(lab: Lab) -> Started:
     """Without categories for zones and regions."""
-    started = await Started(lab.config()).start()
-    yield started
-    await started.close()
+    return await Started(lab.config()).start()
 
 
 @pytest.fixture
-async def tagged(lab: Lab) -> AsyncIterator[Started]:
+async def tagged(lab: Lab) -> Started:
     """With them."""
-    started = await Started(lab.config(LABELS)).start()
-    yield started
-    await started.close()
+    return await Started(lab.config(LABELS)).start()

@@ -216,4 +216,3 @@ async def test_a_family_that_is_missing_is_reported(lab: Lab) -> None:
     lab.set_guest("node-1", nic("10.0.0.5", "fd00::5"))
     found = await cloud.known(node_of(made, is_new=True))
     assert [one.address for one in found.addresses[1:]] == ["fd00::5"] * 2 + ["10.0.0.5"] * 2
-    await cloud.close()

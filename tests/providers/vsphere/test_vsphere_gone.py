@@ -25,7 +25,6 @@ async def test_a_deleted_machine_is_gone_by_all_proofs(lab: Lab, cloud: Started)
     }
     fresh = await Started(cloud.text).start()
     assert isinstance(await fresh.describe_one(node_of(made)), Gone), "after a restart, too"
-    await fresh.close()
 
 
 async def test_a_new_node_is_never_gone(lab: Lab, cloud: Started) -> None:
@@ -110,7 +109,6 @@ async def test_datacenters_are_named_in_many_ways(lab: Lab, written: str) -> Non
     assert isinstance(await elsewhere.describe_one(ABSENT), Gone)
     # VS52: a machine that moved there is there.
     await elsewhere.known(node_of(made))
-    await elsewhere.close()
 
 
 async def test_a_datacenter_that_is_not_seen_is_a_doubt(lab: Lab) -> None:
@@ -120,7 +118,6 @@ async def test_a_datacenter_that_is_not_seen_is_a_doubt(lab: Lab) -> None:
     await cloud.known(node_of(made))
     reported = "lab: datacenter DC9 is not there, or may not be seen"
     assert await cloud.why(ABSENT) == reported
-    await cloud.close()
 
 
 async def test_a_vcenter_that_is_down_takes_no_other_along(lab: Lab, other: Lab) -> None:
@@ -136,7 +133,6 @@ async def test_a_vcenter_that_is_down_takes_no_other_along(lab: Lab, other: Lab)
     for asked in (nodes[1], ABSENT, node_with("node-1"), node_with("node-9")):
         assert "b: ListInventory: 503" in await cloud.why(asked)
     assert isinstance(await cloud.describe_one(node_of(here, is_new=True)), Instance)
-    await cloud.close()
 
 
 async def test_a_machine_that_the_index_has_is_not_gone(lab: Lab, cloud: Started) -> None:

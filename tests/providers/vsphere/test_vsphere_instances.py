@@ -62,7 +62,6 @@ async def test_a_copy_with_the_uuid_is_reported(lab: Lab, other: Lab, cloud: Sta
     assert [f"({made['moref']}) of a" in reported, ") of b" in reported] == [True, True]
     lab.change("node-1", delete=True)
     assert (await two.known(node_of(made))).provider_id == f"vsphere://{made['uuid']}"
-    await two.close()
 
 
 async def test_a_node_that_is_not_found_tells_of_a_datacenter_that_is_not_there(lab: Lab) -> None:
@@ -70,7 +69,6 @@ async def test_a_node_that_is_not_found_tells_of_a_datacenter_that_is_not_there(
     lab.create("node-1")
     cloud = await Started(lab.config(datacenters=["DC9"])).start()
     assert "datacenter DC9 is not there" in await cloud.why(node_with("node-1"))
-    await cloud.close()
 
 
 async def test_two_guests_of_one_name_are_none(lab: Lab, cloud: Started) -> None:
@@ -164,7 +162,6 @@ async def test_a_machine_whose_uuid_cannot_be_read_any_more_is_known(
     assert (await cloud.known(node_of(made))).power is PowerState.UNKNOWN
     fresh = await Started(cloud.text).start()
     assert "machine node-1 has no UUID" in await fresh.why(node_of(made))
-    await fresh.close()
 
 
 async def test_instance_types_are_upstreams(lab: Lab, cloud: Started) -> None:

@@ -163,7 +163,6 @@ async def test_a_password_may_change_in_its_directory(lab: Lab, tmp_path: Path) 
     lab.end_sessions()
     with pytest.raises(Denied, match=rf"has no {lab.server}.username and {lab.server}.password"):
         await cloud.describe_one(node_of(made))
-    await cloud.close()
 
 
 def in_directory(lab: Lab, directory: Path) -> str:
@@ -194,7 +193,6 @@ async def test_a_password_may_be_in_a_secret(lab: Lab) -> None:
     alone = await Started(config).start()
     with pytest.raises(Denied, match="Secret kube-system/vsphere cannot be read from here"):
         await alone.describe_one(node_of(made))
-    await alone.close()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +210,6 @@ async def test_other_ways_to_log_in_are_reported(
     cloud = await Started(in_directory(lab, tmp_path)).start()
     with pytest.raises(Denied, match=f"{words}.* not supported"):
         await cloud.describe_one(ABSENT)
-    await cloud.close()
 
 
 async def test_a_wrong_authority_is_refused_before_anything_is_sent(lab: Lab, other: Lab) -> None:
@@ -269,4 +266,3 @@ async def test_passwords_are_in_no_error(lab: Lab) -> None:
         assert lab.password not in reported
         assert basic not in reported
         lab.heal()
-    await cloud.close()

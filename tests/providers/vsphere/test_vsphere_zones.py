@@ -100,7 +100,6 @@ async def test_a_category_that_nothing_has_is_reported(lab: Lab) -> None:
     cloud = await Started(lab.config({"region": "k8s-region", "zone": "rack"})).start()
     assert "has tags of both k8s-region and rack" in await cloud.why(node_of(made, is_new=True))
     assert (await cloud.known(node_of(made))).zone == ""
-    await cloud.close()
 
 
 async def test_names_of_tags_are_kept_for_a_while(lab: Lab, tagged: Started) -> None:
