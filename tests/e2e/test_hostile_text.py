@@ -58,7 +58,7 @@ async def no_worker_dies(env: Environment) -> AsyncIterator[Supervisor]:
         pytest.param(24, "\\" + '"' * 240_000, id="quotes"),
     ],
 )
-async def test_annotations_that_are_refused_stop_nobody(
+async def test_annotations_that_are_refused_stop_no_one(
     env: Environment, count: int, value: str
 ) -> None:
     async with no_worker_dies(env) as supervisor:
@@ -72,7 +72,7 @@ async def test_annotations_that_are_refused_stop_nobody(
         await until_served(env, HONEST + 1)
 
 
-async def test_a_cloud_that_answers_megabytes_stops_nobody(env: Environment) -> None:
+async def test_a_cloud_that_answers_megabytes_stops_no_one(env: Environment) -> None:
     async with no_worker_dies(env) as supervisor:
         fault = CloudFault(
             CloudFaultKind.ERROR,

@@ -57,7 +57,7 @@ async def test_events_that_the_api_server_slows_down_hold_up_no_patch(
         await env.nodes.until_initialized(100)
 
 
-async def test_nodes_that_cannot_be_initialized_hold_up_nobody(env: Environment) -> None:
+async def test_nodes_that_cannot_be_initialized_hold_up_no_one(env: Environment) -> None:
     """A node the cloud does not know, one of another cloud, and an odd one, among ordinary ones."""
     foreign, odd = registration("foreign"), registration("odd-address")
     foreign["spec"]["providerID"] = "othercloud://x"

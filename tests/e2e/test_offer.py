@@ -93,7 +93,7 @@ async def note_free_times(env: Environment, lease: str, times: list[float]) -> N
         await asyncio.sleep(0.02)
 
 
-async def test_a_leader_whose_lease_nobody_wants_takes_it_back_and_goes_on(
+async def test_a_leader_whose_lease_no_one_wants_takes_it_back_and_goes_on(
     env: Environment, flags: Sequence[str]
 ) -> None:
     election, free = Election(env, "ccm-offer-alone"), list[float]()

@@ -129,7 +129,7 @@ async def test_the_historical_command_works_with_the_rights_that_it_had(env: Env
     assert "name no flag" not in log
 
 
-async def test_what_upstream_never_did_is_left_out_where_nobody_may(env: Environment) -> None:
+async def test_what_upstream_never_did_is_left_out_where_no_one_may(env: Environment) -> None:
     published = as_upstream(env, "published", *PUBLISHED)
     await add_work(env)
     with published.supervisor(*FLAGS) as supervisor:

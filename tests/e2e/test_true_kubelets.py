@@ -287,7 +287,7 @@ def test_two_releases_of_the_chart_run_in_one_cluster(lab: Lab, tmp_path: Path) 
     assert leader(lab) == before
 
 
-def test_the_leaders_eviction_leaves_nobody_without_a_leader_for_long(lab: Lab) -> None:
+def test_the_leaders_eviction_leaves_no_one_without_a_leader_for_long(lab: Lab) -> None:
     node = leader(lab)
     name = next(name for name, pod in pods(lab).items() if pod["spec"]["nodeName"] == node)
     before = lab.cloud("counters")["writes"]

@@ -111,7 +111,7 @@ def leader(lab: Lab) -> str:
     return next((name for name in HOSTS if holder.startswith(name)), "")
 
 
-def test_hosts_are_upgraded_one_after_the_other_and_nobody_notices(
+def test_hosts_are_upgraded_one_after_the_other_and_no_one_notices(
     lab: Lab, hosts: Mapping[str, Machine], wheels: Mapping[str, Path]
 ) -> None:
     """First the one that leads; requests go through the load balancer, Pods and labels change."""

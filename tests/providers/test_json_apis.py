@@ -299,7 +299,7 @@ def test_a_status_says_what_is_to_be_done(
 
 @every_api
 @pytest.mark.parametrize("status", [413, 414, 431])
-def test_a_request_that_is_too_large_is_refused_and_slows_nobody(
+def test_a_request_that_is_too_large_is_refused_and_slows_no_one(
     make: Callable[[str, str], JsonApi], status: int
 ) -> None:
     """A tenant's Service may have thousands of ports; who is throttled lets all others wait."""

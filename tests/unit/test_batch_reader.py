@@ -102,7 +102,7 @@ async def test_a_read_that_fails_fails_for_all_its_objects(
         assert not any(isinstance(answer, Instance) for answer in answers)
 
 
-async def test_a_read_that_breaks_off_fails_its_keys_and_keeps_nobody_waiting(
+async def test_a_read_that_breaks_off_fails_its_keys_and_keeps_no_one_waiting(
     short_dir: Path,
 ) -> None:
     async with reading(short_dir) as r:

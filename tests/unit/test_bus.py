@@ -314,7 +314,7 @@ async def test_a_permission_runs_out() -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_permit_that_is_over_wakes_nobody() -> None:
+async def test_a_permit_that_is_over_wakes_no_one() -> None:
     permission = Permission()
     waiting = asyncio.create_task(permission.wait())
     await let_run()
@@ -325,7 +325,7 @@ async def test_a_permit_that_is_over_wakes_nobody() -> None:
     await waiting
 
 
-async def test_nobody_can_take_the_name_of_a_successor(ends: Ends) -> None:
+async def test_no_one_can_take_the_name_of_a_successor(ends: Ends) -> None:
     read_end, write_end = os.pipe()
     spawned: list[WorkerSpec] = []
 

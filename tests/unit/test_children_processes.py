@@ -210,7 +210,7 @@ async def test_a_reload_replaces_all_workers_or_none(
     assert (leaving.successor, world.spawns.specs[-1].proves) == (None, bool(why))
 
 
-async def test_a_reload_without_a_process_that_could_prove_it_replaces_nobody(
+async def test_a_reload_without_a_process_that_could_prove_it_replaces_no_one(
     world: World,
 ) -> None:
     first, other = (world.start(name, WorkerState.STANDBY) for name in ("node-0", "service"))

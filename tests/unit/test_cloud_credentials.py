@@ -24,7 +24,7 @@ from ccm.redaction import without_secrets
 STEADY = Backoff(first=5.0, most=20.0, jitter=0.0)
 
 
-def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+def test_a_pipe_in_the_place_of_a_file_keeps_no_one_waiting(tmp_path: Path) -> None:
     """A worker would stand still until someone writes into it, and so would the next one."""
     os.mkfifo(pipe := tmp_path / "secret")
     with pytest.raises(ValueError, match="not a regular file"):

@@ -344,7 +344,7 @@ async def test_a_calls_duration_is_counted_with_its_result(grants: GrantSource) 
     assert gate.calls == {("List", "ok"): 2, ("List", "error"): 1}
 
 
-async def test_a_call_is_made_for_its_owner_and_the_next_for_nobody() -> None:
+async def test_a_call_is_made_for_its_owner_and_the_next_for_no_one() -> None:
     sent: list[Any] = []
 
     def send(message: Message) -> bool:

@@ -85,7 +85,7 @@ async def test_garbage_is_answered_with_what_is_wrong(
     assert await asked(path, {}) == {"heard": {}}
 
 
-async def test_a_peer_that_says_nothing_holds_up_nobody(path: Path) -> None:
+async def test_a_peer_that_says_nothing_holds_up_no_one(path: Path) -> None:
     silent = [await asyncio.open_unix_connection(path) for _ in range(20)]
     assert await asked(path, {"a": 1}) == {"heard": {"a": 1}}
     for _, writer in silent:

@@ -102,7 +102,7 @@ def test_killers_are_found_in_two_logarithms_of_deaths_each(count: int, killer_c
 
 
 @pytest.mark.parametrize(("count", "killer_count"), [(1, 1), (10, 4), (30, 3), (60, 1)])
-def test_accidents_in_between_hide_no_killer_and_keep_nobody_in_quarantine(
+def test_accidents_in_between_hide_no_killer_and_keep_no_one_in_quarantine(
     count: int, killer_count: int
 ) -> None:
     most = max(2 * math.log2(count), 3)
@@ -126,7 +126,7 @@ def test_whoever_was_in_the_other_half_is_no_part_of_the_next_split() -> None:
     assert {key: groups(known)[key] for key in "abcd"} == {"a": 3, "b": 4, "c": 5, "d": 6}
 
 
-def test_one_death_makes_nobody_wait() -> None:
+def test_one_death_makes_no_one_wait() -> None:
     known = after_death({}, ["a", "b"], NOW)
     assert groups(known) == {"a": FREE, "b": FREE}
     assert not any(suspicion.is_quarantined for suspicion in known.values())

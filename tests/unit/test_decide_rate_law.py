@@ -179,7 +179,7 @@ def test_what_the_cloud_has_left_is_had_and_lasts_until_there_is_more() -> None:
     assert refill(known, 21.0).tokens == pytest.approx(11.0), "with many left nothing is slower"
 
 
-def test_with_none_left_nobody_asks_until_there_is_one() -> None:
+def test_with_none_left_no_one_asks_until_there_is_one() -> None:
     bucket = remaining(Bucket.new(10.0, 100.0, 0.0), 0, 60.0, 0.0)
     assert (bucket.tokens, bucket.open_until) == (0, 60.0)
     assert next_token_in(bucket, 0.0) == pytest.approx(60.1)

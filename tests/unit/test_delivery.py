@@ -266,7 +266,7 @@ def test_a_division_that_changes_nothing_and_what_others_own_tell_nothing() -> N
     assert world.queue.frames_sent == frames
 
 
-def test_a_node_is_a_workers_that_owns_it_in_each_division_and_all_else_is_everybodys() -> None:
+def test_a_node_is_a_workers_that_owns_it_in_each_division_and_all_else_is_each_workers() -> None:
     both, one = ("node-0", "node-1", "node-2"), ("node-0", "node-1")
     names, owns = [f"n{number}" for number in range(50)], Ownership("node-1", (both, one))
     owned = [name for name in names if owner(name, both) == "node-1" == owner(name, one)]

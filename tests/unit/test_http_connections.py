@@ -47,7 +47,7 @@ async def test_who_waits_to_connect_takes_a_connection_that_is_free_before(
         assert raw.connections == 1
 
 
-async def test_connections_that_never_open_keep_nobody_from_one_that_is_free(
+async def test_connections_that_never_open_keep_no_one_from_one_that_is_free(
     serving: RawHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "CONNECTING_AT_ONCE", 1)
@@ -79,7 +79,7 @@ async def test_a_connection_that_is_not_kept_alive_is_not_reused(
         assert raw.connections == 2
 
 
-async def test_a_late_response_is_nobodys(serving: RawHttp) -> None:
+async def test_a_late_response_answers_no_request(serving: RawHttp) -> None:
     """Its request timed out; the next one must not get it."""
     async with serving([], [HELLO]) as (raw, client):
         asking = asyncio.create_task(get(client))
@@ -151,7 +151,7 @@ async def test_a_stream_that_breaks_gives_what_came_and_then_the_error(serving: 
             await content.read()
 
 
-async def test_a_stream_that_nobody_reads_is_not_taken_in(
+async def test_a_stream_that_no_one_reads_is_not_taken_in(
     serving: RawHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "READ_BUFFER_LIMIT", 1 << 16)

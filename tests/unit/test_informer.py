@@ -146,7 +146,7 @@ async def world(
         await made.informer.close()
 
 
-async def test_what_no_worker_wants_is_sent_to_nobody() -> None:
+async def test_what_no_worker_wants_is_sent_to_no_one() -> None:
     nodes = Nodes(node("a", **{"is": 1}))
     async with world(nodes) as (here, _):
         worker = here.worker("w", LABELS)
@@ -190,7 +190,7 @@ async def test_changes_of_a_moment_share_a_frame() -> None:
         assert here.queue("w")["frames"] - before <= 3
 
 
-async def test_a_worker_that_comes_during_a_list_waits_for_the_next_and_holds_up_nobody() -> None:
+async def test_a_worker_that_comes_during_a_list_waits_for_the_next_and_holds_up_no_one() -> None:
     nodes = Nodes(node("a"))
     nodes.slow = asyncio.Event()
     async with world(nodes) as (here, _):
@@ -319,7 +319,7 @@ async def test_silence_from_the_beginning_counts() -> None:
         await until(lambda: here.nodes["silent_seconds"] > 0.05)
 
 
-async def test_a_watch_that_fails_in_a_way_nobody_thought_of_begins_again(
+async def test_a_watch_that_fails_in_a_way_no_one_thought_of_begins_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nodes, list_and_watch, rounds = Nodes(node("a")), watch.list_and_watch, 0

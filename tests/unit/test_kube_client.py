@@ -148,7 +148,7 @@ async def test_a_busy_server_is_asked_again_when_it_says() -> None:
         assert len(server.requests) == 2
 
 
-async def test_while_the_server_is_busy_nobody_else_asks_it_either() -> None:
+async def test_while_the_server_is_busy_no_one_else_asks_it_either() -> None:
     busy = failure(429, "TooManyRequests", Retry_After="3600")
     async with serving(busy) as (server, kube), slowed_down(kube, "GET", "/api"):
         for _ in range(3):
@@ -165,7 +165,7 @@ async def test_no_server_sends_us_away_for_an_hour() -> None:
         await kube.close()
 
 
-async def test_what_is_slowed_down_in_a_lane_holds_up_nobody_else() -> None:
+async def test_what_is_slowed_down_in_a_lane_holds_up_no_one_else() -> None:
     busy = failure(429, "TooManyRequests", Retry_After="3600")
     async with serving(busy, json_answer(NODE)) as (server, kube):
         lane = kube.lane()

@@ -221,7 +221,7 @@ async def test_a_holder_that_was_stopped_ends_and_takes_nothing_back() -> None:
     assert "one stopped leading" in events(server)
 
 
-async def test_a_stopped_holder_whose_lease_nobody_took_goes_on() -> None:
+async def test_a_stopped_holder_whose_lease_no_one_took_goes_on() -> None:
     server, [one] = await started("one")
     one.wire.script = iter([Request(Fate.FROZEN, there=60.0)])
     await asyncio.sleep(60.0 + CONFIG.retry_period)

@@ -57,7 +57,7 @@ async def test_a_refusal_by_a_server_that_is_ready_is_reported_at_once(denied: i
 
 
 @pytest.mark.parametrize("denied", DENIED)
-async def test_a_server_that_is_starting_denies_everybody_everything(denied: int) -> None:
+async def test_a_server_that_is_starting_denies_everyone_everything(denied: int) -> None:
     assert await check((denied, denied), (NOT_READY, denied), (READY, OK)) == 3
 
 

@@ -83,7 +83,7 @@ async def test_a_shared_read_that_fails_fails_for_all(
     assert await read_shared(gate, grants, raising(error)) == [error] * 3
 
 
-async def test_a_shared_read_that_never_left_keeps_nobody_waiting(grants: GrantSource) -> None:
+async def test_a_shared_read_that_never_left_keeps_no_one_waiting(grants: GrantSource) -> None:
     gate = WorkerGate(grants, timeout=timeout(), check=lambda: None, grant_wait=0.02)
     reads = SharedBlockingReads(gate)
     grants.open.clear()

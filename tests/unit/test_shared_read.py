@@ -108,7 +108,7 @@ async def test_nothing_is_left_behind_once_all_have_their_answers(cloud: Cloud) 
     assert (cloud.reads._calling, cloud.reads._waiting) == (set(), {})
 
 
-async def test_when_the_process_ends_nobody_waits_for_an_answer(cloud: Cloud) -> None:
+async def test_when_the_process_ends_no_one_waits_for_an_answer(cloud: Cloud) -> None:
     """Neither those whose call is under way nor those who wait for the next."""
     asking = cloud.ask("a", "b", "c")
     await let_run()

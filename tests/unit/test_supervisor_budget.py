@@ -188,7 +188,7 @@ async def test_classes_are_throttled_apart(workers: Workers) -> None:
 # To whom.
 
 
-async def test_what_nobody_waits_for_any_more_is_forgotten(workers: Workers) -> None:
+async def test_what_no_one_waits_for_any_more_is_forgotten(workers: Workers) -> None:
     budget = Budget({}, workers.send, workers.is_responsive, grant_wait=0.05)
     budget.request("a", GrantRequest(1, "read", int(Priority.ROUTE)))
     budget.request("a", GrantRequest(1, "unknown", int(Priority.ROUTE)))

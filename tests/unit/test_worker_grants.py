@@ -107,7 +107,7 @@ moves = st.lists(
 
 
 @given(moves)
-def test_every_call_has_a_grant_of_its_own_and_nobody_is_left_waiting(
+def test_every_call_has_a_grant_of_its_own_and_no_one_is_left_waiting(
     history: list[tuple[str, int]],
 ) -> None:
     asyncio.run(_history(history))

@@ -57,7 +57,7 @@ def test_a_delta_changes_what_it_names_and_nothing_else() -> None:
     assert [store.get("Node", key) for key in "abc"] == [value("new"), value("old"), None]
 
 
-def test_the_deletion_of_what_nobody_knew_is_no_change() -> None:
+def test_the_deletion_of_what_no_one_knew_is_no_change() -> None:
     assert filled().apply(frame(2, entry("a", 0, None))).changed == []
 
 
@@ -191,7 +191,7 @@ async def test_an_own_write_of_what_someone_wrote_already_has_no_echo(
     assert time.monotonic() == pytest.approx(began, abs=1e-3)
 
 
-async def test_nobody_waits_long_for_an_echo_that_does_not_come() -> None:
+async def test_no_one_waits_long_for_an_echo_that_does_not_come() -> None:
     store = filled(entry("a", 1, "old"))
     store.wrote("Node", "a", answer(5, "mine"))
     began = time.monotonic()

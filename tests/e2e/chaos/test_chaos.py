@@ -157,7 +157,7 @@ class ApiFaults:
         self._proxy.clear()
 
 
-async def test_under_everything_at_once_nothing_is_lost_and_nobody_writes_out_of_turn(
+async def test_under_everything_at_once_nothing_is_lost_and_no_one_writes_out_of_turn(
     cluster: RealCluster, where: Where, cloud: Cloud, api: Kube, proxy: FaultProxy
 ) -> None:
     print(f"CCM_CHAOS_SEED={SEED} CCM_CHAOS_SECONDS={SECONDS:g}")

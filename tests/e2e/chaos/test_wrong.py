@@ -106,7 +106,7 @@ async def ask_for_what_cannot_be(life: Life) -> None:
         await life.api.post(VOLUMES, volume)
 
 
-async def test_each_is_reported_once_and_holds_up_nobody(life: Life) -> None:
+async def test_each_is_reported_once_and_holds_up_no_one(life: Life) -> None:
     both = {"ports": [(53, "TCP"), (53, "UDP")]}
     await life.users.ask("web-1", {}, {})
     await until_reported(life, "web-1")

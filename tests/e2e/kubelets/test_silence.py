@@ -18,7 +18,7 @@ REPORT = ("hollow-kubelet", "status")  # which a kubelet sends every 300 s, what
 SETTLED = 15.0  # seconds: a kubelet reports once more 10 s after it registered
 
 
-async def test_nobody_writes_to_nodes_when_nothing_happens_not_even_a_new_leader(
+async def test_no_one_writes_to_nodes_when_nothing_happens_not_even_a_new_leader(
     world: World,
 ) -> None:
     where = Where(

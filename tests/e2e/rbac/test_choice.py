@@ -56,7 +56,7 @@ async def test_a_worker_acts_as_no_other_while_a_token_is_not_to_be_had(status: 
         await chosen(**{"cloud-node-controller": failure(status, "Trouble")})
 
 
-async def test_no_controller_is_left_out_as_nobody_says_who_we_are() -> None:
+async def test_no_controller_is_left_out_as_no_one_says_who_we_are() -> None:
     missing = failure(404, "NotFound")
     with pytest.raises(KubernetesError):
         await chosen(**{SELF_REVIEWS: failure(500, "Trouble"), "volume-label-controller": missing})
@@ -98,7 +98,7 @@ def test_a_worker_acts_as_the_first_who_lacks_least(
     assert (found and found.account and found.account.name) == chosen
 
 
-def test_nobody_is_a_failure_unless_nobody_asked_for_it_and_who_is_hidden_may_be_nobody() -> None:
+def test_no_one_is_a_failure_unless_no_one_asked_for_it_and_who_is_hidden_may_be_no_one() -> None:
     settings = Settings(cloud_provider="simulated", use_service_account_credentials=True)
     candidates = {
         "node": [candidate("a", problem="no")],

@@ -190,7 +190,7 @@ async def test_credentials_that_are_refused_are_read_again(
         await kube.close()
 
 
-async def test_a_plugin_that_fails_makes_nobody_anonymous(host: Host) -> None:
+async def test_a_plugin_that_fails_makes_no_one_anonymous(host: Host) -> None:
     host.with_plugin("one", expiry=EXPIRY)
     async with serving(failure(401, "Unauthorized")) as (server, _):
         kube = await host.connect(server.url)

@@ -243,7 +243,7 @@ async def refused(kube: Kube, times: int) -> None:
         assert error.value.status == 401
 
 
-async def test_without_service_accounts_everybody_has_the_token_of_the_supervisor(
+async def test_without_service_accounts_every_worker_has_the_token_of_the_supervisor(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     read, given = ["first"], HandedOver()
@@ -283,7 +283,7 @@ async def test_who_has_a_certificate_needs_no_token() -> None:
         assert known.askers == [""]
 
 
-def test_a_token_travels_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
+def test_a_token_travels_in_a_file_that_no_one_else_reads(tmp_path: Path) -> None:
     files = TokenFiles(tmp_path)
     for bearer in ("canary-1", "canary-2"):
         message = decode(encode(UseToken(files.write("node", bearer))))

@@ -24,7 +24,7 @@ def runs(job: Any) -> list[str]:
     return [step["run"] for step in job["steps"] if "run" in step]
 
 
-def test_ci_and_the_hooks_call_what_everybody_calls() -> None:
+def test_ci_and_the_hooks_call_what_everyone_calls() -> None:
     jobs = loaded(CI)["jobs"]
     assert {*jobs} == {"lint", "unit", "integration", "e2e", "release"}
     assert {*jobs["release"]["needs"]} == {*jobs} - {"release"}

@@ -91,7 +91,7 @@ def test_nothing_is_permitted_that_cannot_be_written_down(tmp_path: Path) -> Non
     assert cluster.advance().report(["n0"]) == ["n0"]
 
 
-def test_a_disk_that_works_again_needs_nobody(cluster: Cluster) -> None:
+def test_a_disk_that_works_again_needs_no_one(cluster: Cluster) -> None:
     cluster.fill(3).kill("n0").report(["n0"])
     cluster.path.unlink()
     cluster.path.mkdir()

@@ -90,7 +90,7 @@ async def test_made_up_tokens_keep_no_valid_one_of_their_address_out(
         assert (await server.get("/page", token="good")).status == 429
 
 
-async def test_what_nobody_is_permitted_keeps_no_permitted_request_out(
+async def test_what_no_one_is_permitted_keeps_no_permitted_request_out(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccm.supervisor.https.access.ANONYMOUS_WINDOW", 3600.0)

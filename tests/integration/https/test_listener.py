@@ -37,7 +37,7 @@ async def greeted(
 
 
 @pytest.mark.parametrize("words", [b"", b"GET /healthz HTTP/1.1\r\n\r\n", b"\x16\x03\x01" * 99])
-async def test_a_client_without_tls_harms_nobody(
+async def test_a_client_without_tls_harms_no_one(
     reviews: ReviewApi, words: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(reviews) as server:

@@ -13,7 +13,7 @@ async def cache() -> ReviewCache[object]:
     return ReviewCache(lambda _: 60.0)
 
 
-async def test_a_failure_that_nobody_waits_for_is_not_logged(cache: ReviewCache[object]) -> None:
+async def test_a_failure_that_no_one_waits_for_is_not_logged(cache: ReviewCache[object]) -> None:
     go = asyncio.Event()
 
     async def fail() -> str:

@@ -131,7 +131,7 @@ async def test_what_does_not_fit_the_node_is_an_event(
         assert complaint in message
 
 
-async def test_an_id_by_which_nobody_finds_the_machine_again_is_not_written() -> None:
+async def test_an_id_by_which_no_one_finds_the_machine_again_is_not_written() -> None:
     """Nothing can change it in a Node: who has written it has to delete the Node."""
     async with world() as w:
         w.machines.machine_of = lambda provider_id: (  # type: ignore[method-assign]

@@ -166,7 +166,7 @@ async def test_a_throttled_batch_is_asked_for_again_and_not_left_out() -> None:
         assert (len(w.machines.reads), w.controller.status()["refresh_passes"]) == (3, 1)
 
 
-async def test_without_permission_nobody_is_asked() -> None:
+async def test_without_permission_no_one_is_asked() -> None:
     async with world(node_status_update_frequency=PERIOD) as w:
         w.permission.renew(0.0)
         put(w, "node-1")

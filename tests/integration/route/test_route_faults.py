@@ -194,7 +194,7 @@ async def test_the_condition_waits_for_a_network_that_waits() -> None:
         assert reported(w, "a")[0] == "False"
 
 
-async def test_a_deletion_that_fails_is_tried_again_and_holds_up_nobody() -> None:
+async def test_a_deletion_that_fails_is_tried_again_and_holds_up_no_one() -> None:
     async with world(routed("a", A4), routed("b", B4)) as w:
         w.cloud.put(C4, "x")
         w.cloud.put(D4, "y")

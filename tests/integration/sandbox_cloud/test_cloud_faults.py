@@ -43,7 +43,7 @@ def test_a_fault_that_meets_no_call_is_refused_with_what_there_is(
     assert cloud.faults.active() == []
 
 
-async def test_a_hanging_call_gets_no_answer_and_holds_up_nobody(cloud: Cloud) -> None:
+async def test_a_hanging_call_gets_no_answer_and_holds_up_no_one(cloud: Cloud) -> None:
     cloud.faults.set(CloudFault(CloudFaultKind.TIMEOUT, remaining=1))
     hanging = asyncio.create_task(cloud.get("/v1/machines"))
     await until(lambda: not cloud.faults.active())

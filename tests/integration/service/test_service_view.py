@@ -92,7 +92,7 @@ def test_more_rules_than_any_cloud_takes_are_refused() -> None:
 @pytest.mark.parametrize(
     "tweaks", [pytest.param([], id="SH3"), [as_annotation(" ")], [as_spec(), as_annotation()]]
 )
-def test_without_ranges_everybody_is_admitted(tweaks: list[Tweak]) -> None:
+def test_without_ranges_everyone_is_admitted(tweaks: list[Tweak]) -> None:
     assert shown(service(*tweaks)) == {"0.0.0.0/0"}
     assert admits_everybody(service(*tweaks).source_ranges())
 

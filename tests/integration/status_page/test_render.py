@@ -215,7 +215,7 @@ ODD_VALUES: list[Any] = [None, [], {}, "x", -1, 1e308, float("inf"), [7]]
 
 
 @pytest.mark.parametrize("odd", [(), *zip(ODD_VALUES, strict=True)], ids=repr)
-def test_an_odd_or_missing_value_anywhere_costs_nobody_the_page(odd: tuple[Any, ...]) -> None:
+def test_an_odd_or_missing_value_anywhere_costs_no_one_the_page(odd: tuple[Any, ...]) -> None:
     status = troubled()
     for path in paths(status):
         assert rendered(altered(status, path, *odd)).endswith("</html>\n")

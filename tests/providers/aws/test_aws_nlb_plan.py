@@ -203,7 +203,7 @@ def test_a_certificate_changes_the_listener_in_place() -> None:
         ("HTTP2Only", "http2only", 0),
     ],
 )
-def test_an_alpn_policy_that_nobody_asks_for_stays(first: str, second: str, calls: int) -> None:
+def test_an_alpn_policy_that_no_one_asks_for_stays(first: str, second: str, calls: int) -> None:
     observed = after(NOTHING, wanted(ssl_cert="arn:1", alpn_policy=first))
     now = wanted(ssl_cert="arn:1", alpn_policy=second)
     assert names_of(now, observed) == ["elbv2:ModifyListener"] * calls

@@ -41,7 +41,7 @@ def answering(aws: Aws, body: str, operation: str = "") -> None:
 
 
 @pytest.mark.parametrize("body", BODIES)
-async def test_a_success_that_is_no_answer_is_an_error_and_nobody_is_gone_injected(
+async def test_a_success_that_is_no_answer_is_an_error_and_no_one_is_gone_injected(
     aws: Aws, body: str
 ) -> None:
     (made,) = aws.launch()

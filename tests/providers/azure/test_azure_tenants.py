@@ -134,7 +134,7 @@ OFF = {"disable-load-balancer-floating-ip": "true"}
 DENY = {"deny-all-except-load-balancer-source-ranges": "true"}
 
 
-async def test_nobody_denies_traffic_to_the_machines(lab: Lab, cloud: Started, node: Node) -> None:
+async def test_no_one_denies_traffic_to_the_machines(lab: Lab, cloud: Started, node: Node) -> None:
     """Without floating IP a rule that denies all others would cut off every machine."""
     with pytest.raises(Refused, match="deny-all-except-load-balancer-source-ranges"):
         await cloud.ensure(web(annotations={**OFF, **DENY}, **RANGES), node)
@@ -162,7 +162,7 @@ async def test_who_shares_an_address_neither_denies_nor_admits_for_the_other(
 
 @pytest.mark.parametrize("kind", [{}, INTERNAL], ids=["public", "internal"])
 @pytest.mark.parametrize("change", ["leaves", "moves inside", "floats no more", "is deleted"])
-async def test_who_leaves_a_shared_address_closes_it_for_nobody_else(
+async def test_who_leaves_a_shared_address_closes_it_for_no_one_else(
     lab: Lab, cloud: Started, node: Node, kind: dict[str, str], change: str
 ) -> None:
     ip = (await cloud.ensure(web("victim", kind, **RANGES), node)).ingress[0].ip
@@ -186,7 +186,7 @@ async def test_who_leaves_a_shared_address_closes_it_for_nobody_else(
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
-async def test_a_list_without_the_shared_address_closes_it_for_nobody(
+async def test_a_list_without_the_shared_address_closes_it_for_no_one(
     lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
     """It would count as no one's any more."""
@@ -207,7 +207,7 @@ async def test_a_list_without_the_shared_address_closes_it_for_nobody(
     assert before.items() <= rules(lab).items()
 
 
-async def test_a_service_that_could_not_share_an_address_closes_it_for_nobody(
+async def test_a_service_that_could_not_share_an_address_closes_it_for_no_one(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
     """The address has its name by then, but no frontend of it has the refused port."""
@@ -381,7 +381,7 @@ async def test_a_service_that_azure_refuses_costs_others_few_writes() -> None:
         assert len(api.record["properties"]) == 16 * (number + 1)
 
 
-async def test_where_azure_refuses_all_nobody_is_alone_later() -> None:
+async def test_where_azure_refuses_all_no_one_is_alone_later() -> None:
     api: Any = RefusesBad()
     shared = SharedResource(api, "LoadBalancer", "/lb", {})
     changes = [shared.change(partial(mark, "bad"), owner=name) for name in "abc"]

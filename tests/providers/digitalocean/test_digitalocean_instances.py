@@ -82,7 +82,7 @@ async def test_a_droplet_that_is_destroyed_is_gone_by_two_reads(
     assert do.requests[-1][1] == f"/v2/droplets/{ended['id']}"
 
 
-async def test_a_token_of_another_team_makes_nobody_gone(
+async def test_a_token_of_another_team_makes_no_one_gone(
     do: DigitalOcean, cloud: Started, tmp_path: Path
 ) -> None:
     """DO6: every droplet is 404 to it, from the start or from some time on."""
@@ -129,7 +129,7 @@ async def test_the_last_droplet_goes_only_where_the_vpc_tells_the_team(
         {"status": 200, "text": '{"droplets": null}'},
     ],
 )
-async def test_a_failure_makes_nobody_gone(
+async def test_a_failure_makes_no_one_gone(
     do: DigitalOcean, cloud: Started, fault: dict[str, Any]
 ) -> None:
     """DO7."""
@@ -216,7 +216,7 @@ async def test_a_thousand_nodes_cost_five_requests(do: DigitalOcean, cloud: Star
         assert len(do.requests) == cost
 
 
-async def test_a_list_that_shrinks_while_it_is_read_makes_nobody_gone(
+async def test_a_list_that_shrinks_while_it_is_read_makes_no_one_gone(
     do: DigitalOcean, cloud: Started
 ) -> None:
     """DO14: what comes after the one that went moves up, and one falls between two pages."""

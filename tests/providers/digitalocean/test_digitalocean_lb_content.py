@@ -15,7 +15,7 @@ from tests.providers.digitalocean.conftest import Started, host
 DUAL = ("10.0.0.7", "192.0.2.7", "2604:a880::7")
 
 
-async def test_a_list_in_doubt_keeps_nobody_out(
+async def test_a_list_in_doubt_keeps_no_one_out(
     do: DigitalOcean, cloud: Started, worker: Json
 ) -> None:
     """A Node whose droplet ended is left out, once a whole list lacks it."""

@@ -60,7 +60,7 @@ async def test_a_new_node_waits_for_a_whole_list(do: DigitalOcean, cloud: Starte
 
 
 @pytest.mark.parametrize("is_legacy", [False, True])
-async def test_a_published_host_name_gives_nobody_anothers_load_balancer(
+async def test_a_published_host_name_gives_no_one_anothers_load_balancer(
     do: DigitalOcean, worker: Json, is_legacy: bool
 ) -> None:
     """DO25: the tenant chose it, and writes the ID and the name of another's beside it."""

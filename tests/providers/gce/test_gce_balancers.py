@@ -377,7 +377,7 @@ async def test_services_that_go_together_leave_nothing(gce: Gce, cloud: Started)
     assert (made, len(gce.calls)) <= (80, 50)
 
 
-async def test_a_list_without_the_shared_check_closes_the_nodes_to_nobodys(
+async def test_a_list_without_the_shared_check_closes_the_nodes_to_no_ones(
     gce: Gce, cloud: Started
 ) -> None:
     """Its firewall would be deleted, and no Node would be healthy for any load balancer."""

@@ -74,7 +74,7 @@ async def test_an_instance_that_both_reads_lack_is_gone(gce: Gce, cloud: Started
         ({"status": 503}, CloudError),
     ],
 )
-async def test_a_failure_makes_nobody_gone(
+async def test_a_failure_makes_no_one_gone(
     gce: Gce, cloud: Started, how: dict[str, Any], error: type[CloudError]
 ) -> None:
     """GC7, GC8."""
@@ -139,7 +139,7 @@ async def test_nodes_cost_a_list_of_500(gce: Gce, cloud: Started) -> None:
     assert gce.names() == ["instances.aggregatedList"]
 
 
-async def test_a_page_that_fails_makes_nobody_gone(gce: Gce, cloud: Started) -> None:
+async def test_a_page_that_fails_makes_no_one_gone(gce: Gce, cloud: Started) -> None:
     """GC16."""
     nodes = [host(gce.cloud.add_instance(f"n-{number}")) for number in range(501)]
     gce.fault("pageToken", status=503)

@@ -158,7 +158,7 @@ async def test_what_a_list_lacks_and_is_there_is_not_gone(
     )
 
 
-async def test_an_instance_that_hangs_holds_nobody_up(
+async def test_an_instance_that_hangs_holds_no_one_up(
     cloud: Started, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """IN26: one read has no answer; who waits for another list gets it."""

@@ -53,7 +53,7 @@ async def cloud(lab: Lab) -> AsyncIterator[Started]:
     await started.close()
 
 
-async def test_a_member_that_is_down_costs_nobody_a_node_and_comes_back_whole(
+async def test_a_member_that_is_down_costs_no_one_a_node_and_comes_back_whole(
     lab: Lab, cloud: Started
 ) -> None:
     """IN24, IN25, IN48, IN49."""

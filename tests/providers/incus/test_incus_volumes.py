@@ -53,7 +53,7 @@ async def test_a_volume_of_a_shared_pool_has_no_zone(lab: Lab, gateway: Gateway)
     assert await place(lab, gateway, VOLUME) == VolumePlace((), "lab")
 
 
-async def test_a_name_that_each_member_has_for_itself_is_nobodys(
+async def test_a_name_that_each_member_has_for_itself_is_unknown(
     lab: Lab, gateway: Gateway
 ) -> None:
     """IN65: pools of one member each; the list of a cluster is replayed."""

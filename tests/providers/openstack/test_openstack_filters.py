@@ -128,7 +128,7 @@ ID = "11111111-2222-3333-4444-5555555555{:02}"
 
 
 @pytest.mark.parametrize("server_id", [None, "", 5, [], {}])
-async def test_servers_without_an_id_in_the_list_prove_nobody_gone(server_id: object) -> None:
+async def test_servers_without_an_id_in_the_list_prove_no_one_gone(server_id: object) -> None:
     """However many there are: Nova has one for each Node, and does not say which is whose."""
     nodes = [node(f"node-{number}", f"openstack:///{ID.format(number)}") for number in range(12)]
     there, _ = api(servers=[{"id": server_id, "name": it.name, "status": "ACTIVE"} for it in nodes])

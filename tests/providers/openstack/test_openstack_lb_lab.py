@@ -291,7 +291,7 @@ async def test_two_clusters_of_one_name_do_not_touch_each_others(octavia: Balanc
 
 
 @long
-async def test_a_creation_that_nobody_waited_for_is_not_made_twice(octavia: BalancerLab) -> None:
+async def test_a_creation_that_no_one_waited_for_is_not_made_twice(octavia: BalancerLab) -> None:
     """OS38: Octavia goes on with it, and lists it only when it is done."""
     hasty = await Worker(octavia.config_with("[Metadata]", "request-timeout = 5s")).start()
     slow = {"service": "octavia", "method": "POST", "delay": 15.0, "count": 1, "agent": CALLER}
@@ -302,7 +302,7 @@ async def test_a_creation_that_nobody_waited_for_is_not_made_twice(octavia: Bala
     assert len(octavia.balancers()) == 1
 
 
-async def test_what_octavia_fails_at_is_reported_and_recreated_only_when_nobody_uses_it(
+async def test_what_octavia_fails_at_is_reported_and_recreated_only_when_no_one_uses_it(
     octavia: BalancerLab,
 ) -> None:
     """OS40, OS41, OS43, OS83."""

@@ -159,7 +159,7 @@ async def test_without_an_agent_the_kubelets_address_is_enough(pve: Served, auto
     assert auto.operations.count("GetGuestAddresses") == 1
 
 
-async def test_agents_that_hang_delay_nobody_for_long(
+async def test_agents_that_hang_delay_no_one_for_long(
     pve: Served, auto: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PX20: ten of them cost one short wait; Nodes keep what they have."""

@@ -93,7 +93,7 @@ async def test_a_node_without_an_id_is_never_gone(pve: Served, cloud: Started) -
 
 
 @pytest.mark.parametrize("asked", [ASKED, NAMED, UNNAMED])
-async def test_an_empty_list_of_a_token_without_rights_deletes_nobody(
+async def test_an_empty_list_of_a_token_without_rights_deletes_no_one(
     pve: Served, cloud: Started, asked: Any
 ) -> None:
     """PX13: 200 and no machines; what is said names the right, and so does what check reads."""
@@ -154,7 +154,7 @@ async def test_the_rights_that_check_names(pve: Served) -> None:
 
 
 @pytest.mark.parametrize("asked", [ASKED, NAMED])
-async def test_without_quorum_nobody_is_gone(pve: Served, cloud: Started, asked: Any) -> None:
+async def test_without_quorum_no_one_is_gone(pve: Served, cloud: Started, asked: Any) -> None:
     """PX16: what runs is served."""
     pve.add(101, "node-2", OTHER_UUID)
     pve.lose_quorum()

@@ -68,7 +68,7 @@ def test_bridges_and_tunnels_are_left_out() -> None:
     ],
     ids=["none", "own", "zones"],
 )
-def test_addresses_that_nobody_reaches_are_none(addresses: tuple[str, ...]) -> None:
+def test_addresses_that_no_one_reaches_are_none(addresses: tuple[str, ...]) -> None:
     """VS33."""
     with pytest.raises(NoAddress, match="report no reachable address"):
         chosen([Nic("", addresses, 4000)])

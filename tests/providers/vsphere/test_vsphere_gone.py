@@ -33,7 +33,7 @@ async def test_a_new_node_is_never_gone(lab: Lab, cloud: Started) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_properties_that_cannot_be_read_delete_nobody(
+async def test_properties_that_cannot_be_read_delete_no_one(
     lab: Lab, cloud: Started, restarted: bool
 ) -> None:
     """VS18: vCenter finds machines and answers 503 to their properties; upstream deletes Nodes."""
@@ -48,7 +48,7 @@ async def test_properties_that_cannot_be_read_delete_nobody(
     await cloud.known(node_of(made))
 
 
-async def test_a_vcenter_that_answers_nothing_deletes_nobody(lab: Lab, cloud: Started) -> None:
+async def test_a_vcenter_that_answers_nothing_deletes_no_one(lab: Lab, cloud: Started) -> None:
     """VS19, VS60."""
     machines = lab.create("node-1", "node-2")
     lab.fail(status=503)
