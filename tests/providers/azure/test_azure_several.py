@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Awaitable, Mapping
 from itertools import permutations
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import node as node_named
 from ccm.cloud.testkit.harness import port
-from ccm.errors import CloudError, ConfigurationFaults, Denied, Refused
+from ccm.errors import CloudError, ConfigurationFaults, Denied, Refused, RetryAfter
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.azure.balancer_configs import (
@@ -349,6 +349,29 @@ async def test_a_service_moves_with_its_address(
     await cloud.ensure(web(annotations={ON: SLOW}), *nodes)
     await cloud.ensure(web("stays", {ON: MAIN}), *nodes)
     assert lab.writes() == []
+
+
+async def test_an_address_stays_its_services_while_that_moves(
+    lab: Lab, cloud: Started, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No load balancer has it for a moment: another Service would have its port there."""
+    ip = (await cloud.ensure(web(annotations={ON: FAST}), *nodes)).ingress[0].ip
+    other, lbs = web("other", loadBalancerIP=ip), cast(Any, cloud.load_balancers)
+    leave, refused = lbs._leave, list[str]()
+
+    async def leave_first(*args: Any) -> Any:
+        monkeypatch.setattr(lbs, "_leave", leave)
+        left = await leave(*args)
+        with pytest.raises(RetryAfter, match="is another Service's, which moves") as error:
+            await invoke(lbs.ensure, other, nodes)
+        refused.append(str(error.value))
+        return left
+
+    monkeypatch.setattr(lbs, "_leave", leave_first)
+    moved = web(annotations={ON: SLOW})
+    await cloud.ensure(moved, *nodes)
+    assert refused
+    assert on(lab, moved) == {SLOW}
 
 
 async def test_a_move_that_was_interrupted_goes_on(lab: Lab, cloud: Started, node: Node) -> None:

@@ -68,6 +68,9 @@ class AzureLoadBalancers:
             for is_internal, suffix in ((False, ""), (True, INTERNAL_SUFFIX))
         }
         self._placements = Placements()
+        self._public = dict[str, set[str]]()  # addresses, by the base name of a Service
+        self._spreading = SharedLock()
+        self._nodes: Sequence[Node] = ()  # the last ones given
         self._shares = not context.restricts_annotations
         self._addresses = PublicAddresses(api, config, self._cluster, not self._shares)
         self._admission = Admission(api, config)
@@ -140,6 +143,8 @@ class AzureLoadBalancers:
         await self._addresses.release(owner, (), listed)
         self._placements.forget(names)
         await self._pools.take_over(names, balancers, left)
+        self._public.pop(names.base, None)
+        await self._take_over(names, balancers, left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         """By the names of frontends, which begin with the UID but for its last character."""
@@ -173,6 +178,7 @@ class AzureLoadBalancers:
                 raise Refused(f"{ip} is the address of another Service")
             for ip in sorted({*more} & inner_addresses(read.machines.interfaces)):
                 raise Refused(f"{ip} is the address of a machine")
+        self._check_moving(request, balancers, listed)
         place = await self._place(request, balancers, listed)
         public = {
             family: await self._addresses.ensure(request, family, listed)
@@ -181,6 +187,7 @@ class AzureLoadBalancers:
         request = self._with_kept_addresses(request, place, balancers)
         planned = await self._plan(request, public, place, balancers.get(place))
         now = await self._write(planned, place, balancers)
+        self._public[names.base] = {ids.key_of(item) for item in public.values()}
         balancer = now[place]
         is_changed = now is not balancers
         wanted = await self._pools.join(names, now, read, is_changed=is_changed)
@@ -208,6 +215,18 @@ class AzureLoadBalancers:
         return Balancer(
             names.base, tuple(Ingress(ip=item) for item in served), tuple(request.warnings)
         )
+
+    def _check_moving(
+        self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]
+    ) -> None:
+        """Raise `RetryAfter` for another's address that no load balancer has at this moment."""
+        public = (self._addresses.named(request, family, listed) for family in request.public)
+        named = {ids.key_of(item): text(item.get("name")) for item in public if item}
+        asked = named.keys() - plan.public_keys(balancers.values())
+        asked -= self._public.get(request.names.base, set())  # as when someone deletes what has it
+        for key in asked & set[str]().union(*self._public.values()):
+            why = f"public address {named[key]} is another Service's, which moves"
+            raise RetryAfter(why, NO_ADDRESS_RETRY)
 
     async def _place(
         self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]

@@ -249,6 +249,12 @@ def frontends_in(balancers: Iterable[Json], names: Names) -> list[Json]:
     return [frontend for balancer in balancers for frontend in own_frontends(balancer, names)]
 
 
+def public_keys(balancers: Iterable[Json]) -> set[str]:
+    """The public addresses of all frontends."""
+    frontends = (item for balancer in balancers for item in frontends_of(balancer))
+    return {key_of(properties_of(item).get("publicIPAddress")) for item in frontends}
+
+
 def frontends_of(balancer: Json) -> list[Json]:
     """All that there are."""
     return objects(properties_of(balancer).get(FRONTENDS))
