@@ -69,8 +69,6 @@ class AzureLoadBalancers:
         }
         self._placements = Placements()
         self._public = dict[str, set[str]]()  # addresses, by the base name of a Service
-        self._spreading = SharedLock()
-        self._nodes: Sequence[Node] = ()  # the last ones given
         self._shares = not context.restricts_annotations
         self._addresses = PublicAddresses(api, config, self._cluster, not self._shares)
         self._admission = Admission(api, config)
@@ -142,9 +140,8 @@ class AzureLoadBalancers:
         left = await self._leave(names, balancers, balancers)
         await self._addresses.release(owner, (), listed)
         self._placements.forget(names)
-        await self._pools.take_over(names, balancers, left)
         self._public.pop(names.base, None)
-        await self._take_over(names, balancers, left)
+        await self._pools.take_over(names, balancers, left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         """By the names of frontends, which begin with the UID but for its last character."""
