@@ -70,7 +70,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         self._joined_at = 0.0  # by the loop's clock
         self._slots = asyncio.Semaphore(READS_IN_FLIGHT)
         self._reads: set[asyncio.Task[None]] = set()
-        self._allowances = Allowances[tuple[str, ...]](READS, READ_PAUSE, MOST_OBJECTS)
+        self._allowances = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
 
     async def read(self, obj: ObjectT) -> AnswerT | Unknown:
         """What the cloud says of `obj`, at most `answer_ttl` old unless `forget` was called.
@@ -83,7 +83,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
             at, its, answer = kept
             if its == identity and time.monotonic() - at < self._timings.answer_ttl:
                 return answer
-        if pause := self._allowances.take((name, *identity), time.monotonic()):
+        if pause := self._allowances.take(name, time.monotonic()):
             raise RetryAfter("it changes again and again: the cloud is asked later", pause)
         with self._queue.parking(name):
             async with self._executor.waiting(name):

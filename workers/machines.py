@@ -58,6 +58,7 @@ class NodeMachines:
         self._asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
         self._error: CloudError | None = None
+        self._recheck_at = 0.0  # of those left out or not found
 
     def update(self, name: str, node: Node | None) -> set[str]:
         """Take in a Node, or that there is none; the others of its machines, old and new."""
@@ -91,8 +92,14 @@ class NodeMachines:
         return bool(self._holders.holder(name))
 
     async def known(self) -> None:
-        """Return once the cloud was asked about every Node; raises `CloudError` while it fails."""
-        while self._waiting:
+        """Return once the cloud was asked about every Node that is there now.
+
+        Who comes meanwhile is not waited for. Raises `CloudError` while it fails.
+        """
+        asked = {name: self._identities[name] for name in self._waiting}
+        while any(
+            self._identities.get(name) == asked[name] for name in asked.keys() & self._waiting
+        ):
             if self._error:
                 raise CloudError(f"which machines are the cluster's is not known: {self._error}")
             await self._asked.wait()
@@ -124,9 +131,12 @@ class NodeMachines:
                 self._asked.clear()
 
     async def _check_marks(self) -> set[str]:
-        """Ask about those that wait, and again about those that are left out or were not found."""
-        left_out = {name for name in self._identities if self._verdicts.get(name, NOT_YET)}
-        nodes = self._nodes(self._waiting | left_out)
+        """Ask about those that wait; in a while again about those left out or not found."""
+        names, now = set(self._waiting), time.monotonic()
+        if now >= self._recheck_at:
+            self._recheck_at = now + RECHECK
+            names |= {name for name in self._identities if self._verdicts.get(name, NOT_YET)}
+        nodes = self._nodes(names)
         if not self._marked or not nodes:
             return set()
         asked = {node.name: node.cloud_identity for node in nodes}

@@ -25,7 +25,7 @@ from ccm.errors import (
     RetryAfter,
     warnings_as_notes,
 )
-from ccm.model.cloud import Balancer, Gone, OwnedBalancer
+from ccm.model.cloud import Answer, Balancer, Gone, OwnedBalancer, Unknown
 from ccm.model.objects import Json, Node, text
 from ccm.model.records import differences
 from ccm.model.service import Feature, Service
@@ -127,11 +127,15 @@ class PresentNodes:
         """Whether some of these nodes have no machine any more, by what the cloud says now."""
         asked = [node for node in self._present(nodes) if node.provider_id]
         answers = await invoke(self._instances.describe, asked) if asked else {}
-        absent = {node.provider_id for node in asked if isinstance(answers.get(node.name), Gone)}
+        absent = {node.provider_id for node in asked if _is_absent(answers.get(node.name))}
         now = time.monotonic()
         trusted = {item: until for item, until in self._absent.items() if until > now}
         self._absent = trusted | dict.fromkeys(absent, now + ABSENT_TRUSTED)
         return len(self._present(nodes)) < len(nodes)
+
+
+def _is_absent(answer: Answer | None) -> bool:
+    return isinstance(answer, Gone) or (isinstance(answer, Unknown) and answer.is_nowhere)
 
 
 class RecordBalancers(ABC, Generic[R]):

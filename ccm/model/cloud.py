@@ -76,6 +76,8 @@ class Unknown:
     """No answer about a machine: an error, a timeout, a denied call or a missing field."""
 
     why: str
+    is_nowhere: bool = False
+    """The place that a Node names is none of this cloud's, which proves no machine gone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "why", safe_text(self.why))

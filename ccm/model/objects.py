@@ -18,6 +18,7 @@ _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NO_LABEL = re.compile(r"[^A-Za-z0-9._-]")
 MAX_LABEL, MAX_LABEL_PREFIX = 63, 253  # characters
+MAX_NODE_IPS = 200
 MAX_NUMBER = 1e15
 
 
@@ -134,9 +135,12 @@ class Node(KubernetesObject):
 
     @property
     def provided_node_ip(self) -> str | None:
-        """The kubelet's `--node-ip`; None when it has none, which is not the same as empty."""
+        """The kubelet's `--node-ip`; None when it has none, which is not the same as empty.
+
+        What is longer than two IPs is none, and is not read to its end.
+        """
         value = self.annotations.get(PROVIDED_NODE_IP)
-        return value if isinstance(value, str) else None
+        return value[:MAX_NODE_IPS] if isinstance(value, str) else None
 
     @property
     def provider_id(self) -> str:

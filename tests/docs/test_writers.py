@@ -14,6 +14,7 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
     [
         ("writers", 6),
         ("attacks", 3),
+        ("attacks-nodes", 1),
         ("attacks-services", 2),
         ("attacks-turns", 2),
         ("attacks-clouds", 2),

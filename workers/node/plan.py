@@ -37,6 +37,7 @@ _RESERVED = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
 
 MOST_ADDRESSES, MAX_ADDRESS = 1000, 253  # of a Node, of characters: more and it is too large
 MOST_LABELS = 100  # that a cloud adds
+MOST_READ = 100  # addresses of a Node, which its kubelet may write in any number
 REPLACE: Json = {"$patch": "replace"}
 SHUTDOWN: Json = {"key": SHUTDOWN_TAINT, "effect": "NoSchedule"}
 
@@ -239,7 +240,7 @@ def desired_addresses(node: Node, offered: Sequence[NodeAddress]) -> list[Json]:
 
 
 def _own_host_names(node: Node) -> Iterable[NodeAddress]:
-    for entry in node.addresses:
+    for entry in node.addresses[:MOST_READ]:
         if entry.get("type") == AddressType.HOSTNAME and isinstance(entry.get("address"), str):
             yield NodeAddress(AddressType.HOSTNAME, entry["address"])
 

@@ -184,8 +184,11 @@ def condition_of(node: Node) -> Json:
 
 
 def is_missing(cidrs: PodCidrs, state: RouteState) -> bool:
-    """Whether a Node says that it has its routes, and there is none to one of its networks."""
-    says_so = condition_of(cidrs.node).get("reason") == CREATED
+    """Whether a Node says that it has its routes, and there is none to one of its networks.
+
+    One that may have none says so for ever, if its kubelet likes.
+    """
+    says_so = state.may_route(cidrs) and condition_of(cidrs.node).get("reason") == CREATED
     return says_so and not all(state.table.on(network) for network in cidrs.networks)
 
 

@@ -112,7 +112,7 @@ class Steps:
         cidrs = self.state.pod_cidrs.get(name)
         if cidrs is None:
             return
-        if pause := self._allowances.take(cidrs.node.uid, time.monotonic()):
+        if pause := self._allowances.take(name, time.monotonic()):
             raise RetryAfter("it changes again and again: the cloud is asked later", pause)
         with performing(log, "route created", node=name, cidr=str(network)):
             await call(Priority.ROUTE, self._part.create, cidrs.node, str(network))

@@ -237,6 +237,12 @@ class Adapter:
         """A well-formed provider ID that no machine ever had."""
         raise Untestable("the adapter knows no provider ID without a machine")
 
+    def provider_ids_elsewhere(self) -> Sequence[str]:
+        """Well-formed ones of places that the cluster has no machine in: another account or region,
+        a zone or group that there is not, a number that is too large.
+        """
+        return (self.absent_provider_id(),)
+
     # For `load_balancers`.
 
     def list_balancers(self) -> MaybeAsync[Sequence[ObservedBalancer]]:

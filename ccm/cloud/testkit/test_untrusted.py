@@ -82,6 +82,34 @@ async def test_a_node_of_long_texts_costs_the_others_nothing(harness: Harness) -
         check_no_answer(harness, answers[odd.name])
 
 
+def nodes_elsewhere(harness: Harness) -> list[Node]:
+    """Nodes of places that the cluster has no machines in; a kubelet may write any."""
+    found = enumerate(harness.adapter.provider_ids_elsewhere())
+    return [node(f"elsewhere-{at}", provider_id) for at, provider_id in found]
+
+
+async def test_a_node_of_another_place_keeps_no_other_from_a_balancer(harness: Harness) -> None:
+    (machine,) = await harness.machines(1)
+    for odd in nodes_elsewhere(harness):
+        backends = [odd, node_of(machine)]
+        assert isinstance((await harness.describe(backends))[machine.node], Instance)
+        await harness.until_done(harness.load_balancers.ensure, service(odd.name), backends)
+        await harness.check_balancer(service(odd.name), [machine])
+        await harness.until_done(harness.load_balancers.update_nodes, service(odd.name), backends)
+
+
+async def test_a_node_of_another_place_keeps_no_other_from_its_route(harness: Harness) -> None:
+    (machine,) = await harness.machines(1)
+    for at, odd in enumerate(nodes_elsewhere(harness)):
+        own = node_of(machine)
+        own.raw["spec"]["podCIDRs"] = [f"10.244.{at}.0/24"]
+        with suppress(CloudError):
+            await harness.until_done(harness.routes.create, odd, "10.244.99.0/24")
+        await harness.until_done(harness.routes.create, own, own.pod_cidrs[0])
+        listed = await harness.call(harness.routes.list, [odd, own])
+        assert (own.name, own.pod_cidrs[0]) in {(it.node, it.cidr) for it in listed}
+
+
 class SpoiltRecord:
     """Puts `value` in the place of one field of what the cloud records of one thing.
 

@@ -16,8 +16,9 @@ _ID = re.compile(
     rf"/subscriptions/({_PART})/resourceGroups/({_PART})/providers/({_PART})((?:/{_PART}/{_PART})+)",
     re.IGNORECASE,
 )
+_NAME = r"(?!\.+/)[-\w.()]{1,90}"
 _MACHINE = re.compile(
-    rf"/subscriptions/{_PART}/resourceGroups/{_PART}/providers/Microsoft\.Compute/"
+    rf"/subscriptions/{_PART}/resourceGroups/{_NAME}/providers/Microsoft\.Compute/"
     rf"(?:virtualMachines/{_PART}|virtualMachineScaleSets/{_PART}/virtualMachines/[0-9]+)",
     re.IGNORECASE,
 )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from ccm.cloud.machines import MachineLookup
 from ccm.cloud.shared_read import SharedRead
-from ccm.errors import Denied, NotFound
+from ccm.errors import Denied, NotFound, Refused
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, Unknown
 from ccm.model.objects import Node, label_value, mapping, text
 from ccm.providers.azure import ids
@@ -56,12 +56,12 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         """The same for load balancers and routes, in one read for all that ask; or it raises.
 
         `joined` are the groups of what is behind load balancers. Of another group that is missing,
-        or that may not be read, nothing is known: any Node may name one.
+        refused, or that may not be read, nothing is known: any Node may name one.
         """
         found = await self._read_shared("/".join(self._groups(nodes, joined)))
         for name, error in found.unread.items():
             is_own = ids.same(name, self._config.resource_group)
-            if is_own or not isinstance(error, NotFound | Denied | Elsewhere):
+            if is_own or not isinstance(error, Refused | Denied | Elsewhere):
                 raise error
         return found
 

@@ -1,6 +1,7 @@
 """Routes of pod networks in the cluster's one route table; all others in it are left alone."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
 from ccm.cloud.shared_read import SharedLock
@@ -40,10 +41,13 @@ class AzureRoutes:
         records = _routes_of(await self._table.read() or {})
         routes = [(record, by_name.get(node_of(record))) for record in records if node_of(record)]
         # Machines by address; read when a Node does not explain its route.
-        owners, unread = dict[str, str](), set[str]()
+        owners, unread = defaultdict[str, set[str]](set), set[str]()
         if not all(node and hop_of(item) in _inner(node) for item, node in routes):
             machines = await self._instances.read_all(nodes)
-            owners = {ip: machine.key for machine in machines.records for ip in machine.private}
+            for machine in machines.records:
+                if not self._instances.why_foreign(machine):  # networks have the same addresses
+                    for ip in machine.private:
+                        owners[ip].add(machine.key)
             machine_ids = {node.name: ids.machine_of(node.provider_id) for node in nodes}
             unread = {name for name, item in machine_ids.items() if machines.why_unread(item)}
         return [
@@ -138,12 +142,12 @@ def _inner(node: Node) -> set[str]:
     }
 
 
-def _leads(hop: str, node: Node | None, owners: Mapping[str, str]) -> bool:
+def _leads(hop: str, node: Node | None, owners: Mapping[str, Collection[str]]) -> bool:
     """Whether a hop is an address of the Node's machine; without a Node, of any.
 
     One of no machine is the Node's where it says so: a list may leave its machine out.
     """
-    owner = owners.get(hop, "")
+    found = owners.get(hop, ())
     if node is None:
-        return bool(owner)
-    return owner == ids.machine_of(node.provider_id) if owner else hop in _inner(node)
+        return bool(found)
+    return ids.machine_of(node.provider_id) in found if found else hop in _inner(node)

@@ -138,7 +138,8 @@ class GceInstances(MachineLookup[Machines, Machine]):
         if ref is None:
             return Unknown(f"no zone has an instance {node.name.partition('.')[0]}")
         if ref.zone not in listing.zones:
-            return Unknown(f"project {ref.project} has no zone {ref.zone}")
+            why = f"project {ref.project} has no zone {ref.zone}"
+            return Unknown(why, is_nowhere=True)
         try:
             await self._api.get("instances.get", ref.path)
         except NotFound as error:

@@ -42,7 +42,7 @@ class GceRoutes:
         Raises `CloudError` once where the instance drops what is not for it.
         """
         place, ref = await self._api.place(), ids.instance_of(node.provider_id)
-        if ref is None:
+        if ref is None or ref.project != place.project:
             raise Refused(f"Node {node.name} has no instance of {place.project} to route to")
         body: Json = {
             "name": f"{self._prefix}{node.uid}",

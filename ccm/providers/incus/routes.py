@@ -5,6 +5,7 @@ in one request, which Incus refuses when someone has changed the instance since 
 """
 
 import asyncio
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -33,6 +34,8 @@ MARK = "user.ccm.routes"
 KEYS = {4: "ipv4.routes", 6: "ipv6.routes"}
 OVN = "ovn"
 ROUTES = "which routes there are"
+BACK_WAIT = 60.0
+"""Seconds for which one without its addresses holds up others: root in it may take them away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class IncusRoutes:
         self._kinds: dict[tuple[str, str], str] = {}  # of networks, by project and name
         self._replugging = asyncio.Lock()
         self._replugged = "", 0  # the UUID of the last one, and how many addresses it had
+        self._away: dict[str, float] = {}  # by UUID, since when one was seen without addresses
 
     async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
         """Our routes, and those of others that lead a Node's pod network to it."""
@@ -216,7 +220,7 @@ class IncusRoutes:
             await self._write(instance, body, tag)
 
     def _check_is_back(self, instance: ListedInstance) -> None:
-        """Raise `RetryAfter` while one that runs may be without addresses for its routes.
+        """Raise `RetryAfter` while one that runs may be without addresses for its routes, not long.
 
         The one that was replugged last has all that it had before. A process before us may have
         replugged any other of ours: at least one address says that it is over.
@@ -224,7 +228,11 @@ class IncusRoutes:
         uuid, count = self._replugged
         if instance.uuid != uuid:
             count = min(1, len(Marks.of(instance).networks(self._cluster)))
-        if not instance.is_stopped and self._count(instance) < count:
+        if instance.is_stopped or self._count(instance) >= count:
+            self._away.pop(instance.uuid, None)
+            return
+        now = time.monotonic()
+        if now - self._away.setdefault(instance.uuid, now) < BACK_WAIT:
             raise RetryAfter(f"instance {instance.name} has not all its addresses yet", RACE_RETRY)
 
     def _count(self, instance: ListedInstance) -> int:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -17,6 +18,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from ccm.background import call_until_done, start_task
 from ccm.counters import Counters
+from ccm.decide.budget import Allowances
 from ccm.errors import ConfigurationFault, NoCredentials, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube, RestConfig
@@ -36,6 +38,10 @@ log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 200  # with TLS, at the same time; watches and workers need descriptors, too
 MAX_HANDSHAKES = 100  # at the same time, beside those
+HANDSHAKES, HANDSHAKE_PAUSE = 50, 0.05
+"""So many of one address at once, then one in so many seconds: each takes milliseconds of the loop
+that renews the Lease."""
+MOST_ADDRESSES = 10_000  # whose handshakes are counted
 TLS_HANDSHAKE = b"\x16"  # the first byte of a client
 ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
@@ -287,6 +293,7 @@ class TlsListener:
         self._handshake_timeout, self._known = handshake_timeout, known
         self._handshakes: dict[asyncio.Task[None], str] = {}  # the client's address; oldest first
         self._open: dict[asyncio.Transport, str] = {}
+        self._allowances = Allowances[str](HANDSHAKES, HANDSHAKE_PAUSE, MOST_ADDRESSES)
 
     async def run(self) -> None:
         """Accept for ever."""
@@ -324,6 +331,9 @@ class TlsListener:
         try:
             async with asyncio.timeout(self._handshake_timeout):
                 if not await _begins_tls(connection):
+                    return
+                if address != LOCAL and self._allowances.take(address, time.monotonic()):
+                    connection.close()
                     return
                 transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                     self._protocol, connection, ssl=self._context

@@ -102,6 +102,23 @@ async def test_what_speaks_no_tls_costs_none(
     assert set_up == 1
 
 
+async def test_handshakes_without_end_of_one_address_cost_no_other_its_time(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes milliseconds of the loop that renews the Lease."""
+    monkeypatch.setattr(server_module, "HANDSHAKES", 5)
+    monkeypatch.setattr(server_module, "HANDSHAKE_PAUSE", 600.0)
+    async with serving(reviews) as server:
+        with ExitStack() as held:
+            for _ in range(server_module.HANDSHAKES):
+                held.callback((await greeted(server, "127.0.1.1"))[1].close)
+            for _ in range(5):
+                with pytest.raises((ssl.SSLError, ConnectionError)):
+                    await greeted(server, "127.0.1.1")
+            held.callback((await greeted(server, "127.0.1.2"))[1].close)
+            assert (await server.get("/healthz")).status == 200
+
+
 async def test_a_flood_of_other_clients_takes_no_slot_of_this_host(reviews: ReviewApi) -> None:
     async with serving(reviews) as server:
         with ExitStack() as held:

@@ -11,7 +11,7 @@ from ccm.controllers import NODE
 from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
-from ccm.model.objects import Node
+from ccm.model.objects import Json, Node
 from tests.support.nodes import (
     Tweak,
     changed,
@@ -196,6 +196,7 @@ async def test_a_stale_read_pins_no_node_to_the_machine_of_an_earlier_one(
         assert await sync(w, w.KEY) == "initialized"
 
 
+@pytest.mark.parametrize("is_registered_again", [False, True])
 @pytest.mark.parametrize(
     ("tweaks", "answer"),
     [
@@ -205,14 +206,18 @@ async def test_a_stale_read_pins_no_node_to_the_machine_of_an_earlier_one(
     ],
 )
 async def test_a_kubelet_that_changes_its_node_for_ever_costs_few_reads(
-    tweaks: tuple[Tweak, ...], answer: Answer
+    tweaks: tuple[Tweak, ...], answer: Answer, is_registered_again: bool
 ) -> None:
     """They go before all else that the cloud is asked."""
+
+    def register(raw: Json) -> None:
+        raw["metadata"]["uid"] = str(turn if is_registered_again else 0)
+
     async with world(NODE) as w:
         w.put(node(with_provider_id("fake://1"), OLD, name="victim"), answer=MACHINE)
         for turn in range(600):
             change = labelled({"turn": str(turn)})
-            w.put(node(*tweaks, change, name="0-hostile"), answer=answer)
+            w.put(node(*tweaks, change, register, name="0-hostile"), answer=answer)
             with suppress(CloudError):
                 await sync(w, "0-hostile")
             await asyncio.sleep(0.1)

@@ -15,9 +15,11 @@ from tests.support.nodes import (
     network_condition,
     routed,
     with_addresses,
+    with_condition,
     with_pod_cidrs,
     with_provider_id,
 )
+from workers.route.plan import CREATED
 from workers.route.steps import CALL_PAUSE, CALLS
 
 pytestmark = pytest.mark.virtual_time
@@ -118,13 +120,17 @@ async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
 
 async def test_a_node_on_a_foreign_machine_gets_no_route_and_keeps_no_other_from_its_own() -> None:
     machines = MarkedMachines({"hostile": "machine 7 does not belong to this cluster"})
-    async with world(routed("hostile", A4), routed("own", B4), instances=machines) as w:
+    hostile = routed("hostile", A4, tweaks=(with_condition("False", CREATED),))
+    async with world(hostile, routed("own", B4), instances=machines) as w:
         w.cloud.put(A4, "hostile")  # from before machines had to have marks
         await w.settle()
         assert w.cloud.routes == {B4: "own"}
         w.cluster.put(routed("late", C4))
         await w.settle()
         assert w.cloud.routes == {B4: "own", C4: "late"}
+        lists = w.cloud.calls["list"]
+        await w.full_pass()
+        assert w.cloud.calls["list"] == lists + 1, "no list is taken for incomplete"
         told = await w.reported()
         assert {(name, reason) for name, reason, _ in told} == {("hostile", "ForeignMachine")}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ccm.model.cloud import Network, Route
@@ -129,6 +129,7 @@ class Observed:
 
 
 @given(some_nodes, some_nodes, tables, st.booleans(), st.integers(0, 12), st.integers())
+@example([a_node("b", "ours", NETWORKS[:1])], [a_node("a", "new", NETWORKS[:1])], {}, False, 1, 0)
 @examples(400)
 def test_an_interrupted_plan_converges(
     before: list[Node],
@@ -168,7 +169,9 @@ def check(end: Observed) -> None:
     ours = [cidrs for cidrs in state.pod_cidrs if state.may_route(cidrs)]
     for cidrs in ours:
         has = {network for network in cidrs.networks if end.routes.get(network) == cidrs.node.name}
-        assert {n for n in cidrs.networks if not state.pod_cidrs.taken_by(cidrs, n)} == has
+        by_right = {n for n in cidrs.networks if not state.pod_cidrs.taken_by(cidrs, n)}
+        assert by_right <= has
+        assert all(may_lead_abroad(state, network) for network in has - by_right)
         if not cidrs.is_empty:
             refused = {n for n in cidrs.refused if end.routes.get(n) != cidrs.node.name}
             is_whole = has == set(cidrs.networks) and not (cidrs.unreadable or refused)
@@ -181,6 +184,11 @@ def check(end: Observed) -> None:
 def has_a_reason(end: Observed, network: Network, state: RouteState) -> bool:
     """A Node claims it or, of another cloud, a part; or its target's claim cannot be read."""
     owner: PodCidrs | None = state.pod_cidrs.get(end.routes[network])
+    is_claimed = state.pod_cidrs.nodes_with(network) or may_lead_abroad(state, network)
+    return bool(is_claimed or (owner and owner.unreadable))
+
+
+def may_lead_abroad(state: RouteState, network: Network) -> bool:
+    """Whether a Node of another cloud, or of none yet, claims a part of it."""
     on_it = state.pod_cidrs.nodes_on(network)
-    is_claimed = any(not PROVIDER_IDS.fullmatch(node.provider_id) for node in on_it)
-    return bool(state.pod_cidrs.nodes_with(network) or is_claimed or (owner and owner.unreadable))
+    return any(not PROVIDER_IDS.fullmatch(node.provider_id) for node in on_it)

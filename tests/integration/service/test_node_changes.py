@@ -1,6 +1,7 @@
 """What changes of Nodes do to balancers (rows SN1…SN15, ST10…ST15)."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -11,7 +12,7 @@ from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.cloud import Instance
 from ccm.model.objects import SHUTDOWN_TAINT
-from tests.support.cloud import Inventory, MarkedMachines
+from tests.support.cloud import Inventory, MarkedMachines, Named
 from tests.support.context import TIMINGS
 from tests.support.deadlines import within
 from tests.support.nodes import Tweak, created, labelled, with_provider_id
@@ -108,6 +109,41 @@ async def test_a_node_on_a_foreign_machine_is_no_backend_and_keeps_no_other_out(
         await w.put(late)
         await until(lambda: updates(w))
         assert updates(w) == [("web", "n1", "n2")]
+
+
+async def test_nodes_that_register_for_ever_hold_up_no_service() -> None:
+    """Of each the cloud is asked whose its machine is; who comes later is not waited for."""
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            await asyncio.sleep(0.3)
+            return await super().foreign(nodes)
+
+    async with running_with(N1, instances=Machines({})) as w:
+        w.cluster.put(service())
+        for number in range(200):
+            w.cluster.put(node(f"x{number}", with_provider_id(f"fake://x{number}")))
+            await asyncio.sleep(0.05)
+        assert w.balancers.named("ensure")
+
+
+async def test_a_node_that_is_left_out_is_asked_about_again_in_a_while() -> None:
+    """Not with each new one: thousands of them would be many calls each time."""
+    asked = list[str]()
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            asked.extend(one.name for one in nodes)
+            return await super().foreign(nodes)
+
+    hostile = node("0-hostile", with_provider_id("fake://0"))
+    async with running_with(N1, hostile, instances=Machines({"0-hostile": "not ours"})) as w:
+        for number in range(200):
+            w.cluster.put(node(f"x{number}", with_provider_id(f"fake://x{number}")))
+            await asyncio.sleep(1.0)
+        await w.rest()
+        assert len({*asked}) == 202
+        assert 3 <= asked.count("0-hostile") <= 5
 
 
 @row("SN2")

@@ -34,6 +34,7 @@ from tests.labs.azure.lab import (
     SECRET,
     SIZE,
     SUBNET,
+    SUBSCRIPTION,
     TABLE,
     Lab,
     path_of,
@@ -149,6 +150,11 @@ class AzureAdapter(PatientAdapter):
 
     def absent_provider_id(self) -> str:
         return f"azure://{path_of('virtualMachines', 'never')}"
+
+    def provider_ids_elsewhere(self) -> Sequence[str]:
+        found = path_of("virtualMachines", "never"), path_of("virtualMachines", "x", "never")
+        other = found[0].replace(SUBSCRIPTION, "00000000-0000-4000-8000-00000000000a")
+        return [f"azure://{path}" for path in (*found, other)]
 
     # Routes
 

@@ -7,7 +7,7 @@ from ccm.cloud.testkit.harness import node as node_named
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance
 from ccm.model.objects import Node
-from tests.labs.azure.lab import OTHER_GROUP, SUBSCRIPTION, Lab
+from tests.labs.azure.lab import GROUP, OTHER_GROUP, SUBSCRIPTION, Lab
 from tests.providers.azure.conftest import Started, host
 from tests.providers.azure.test_azure_balancers import members, web
 from tests.providers.azure.test_azure_routes import create, listed
@@ -98,3 +98,18 @@ async def test_a_group_that_is_not_there_stops_no_service(lab: Lab, kind: str) -
     lab.fail(f"GET .*resourceGroups/{OTHER_GROUP}/.*", 100, status=500, code="InternalServerError")
     with pytest.raises(CloudError):
         await cloud.ensure(web(), near, far, bad)
+
+
+@pytest.mark.parametrize("group", ["a" * 5000, "a<b>", "refused"], ids=["long", "odd", "refused"])
+async def test_a_group_of_a_name_that_is_refused_stops_no_service(lab: Lab, group: str) -> None:
+    """Nothing is asked about what no group is called; what is refused otherwise says nothing."""
+    lab.fail("GET .*resourceGroups/refused/.*", 100, status=400, code="InvalidResourceGroup")
+    cloud, near = await Started(lab.config()).start(), host(lab.add_machine("near"))
+    path = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}/providers"
+    bad = node_named("bad", f"azure://{path}/Microsoft.Compute/virtualMachines/x")
+    await create(cloud, near)
+    await cloud.ensure(web(), near, bad)
+    assert members(lab) == {"near"}
+    assert await listed(cloud, near, bad) == {"near____102440024": ("near", False)}
+    asked = {one["path"].split("/")[4].lower() for one in lab.calls() if "/resource" in one["path"]}
+    assert asked <= {GROUP, "refused"}

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.harness import volume
+from ccm.cloud.testkit.harness import node, volume
 from ccm.errors import Refused, RetryAfter
 from ccm.model.cloud import Gone, Unknown, VolumePlace
 from ccm.model.objects import Json, Node
@@ -66,6 +66,24 @@ async def test_a_machine_that_a_list_leaves_out_keeps_its_route(lab: Lab, cloud:
         lab.delete("networkInterfaces", f"node-{number}-nic")
     found = await listed(cloud, *nodes[:2])
     assert [name for name, (_, is_hole) in found.items() if is_hole] == ["node-2____102442024"]
+
+
+async def test_a_machine_of_another_network_with_an_address_of_ours_takes_no_route(
+    lab: Lab, cloud: Started
+) -> None:
+    """Any Node has another group read: networks there may have the same addresses."""
+    one = host(lab.add_machine("node-0"))
+    await create(cloud, one)
+    (hop,) = routes_of(lab).values()
+    lab.add_machine("other", OTHER_GROUP, vnet="other")
+    twin = lab.get("networkInterfaces", "other-nic", OTHER_GROUP)
+    twin["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"] = hop
+    lab.put("networkInterfaces", "other-nic", twin, OTHER_GROUP)
+    bad = node("bad", f"azure://{path_of('virtualMachines', 'never', OTHER_GROUP)}")
+    assert await listed(cloud, one, bad) == {"node-0____102440024": ("node-0", False)}
+    lab.delete_machine(one.provider_id.removeprefix("azure://"))
+    lab.delete("networkInterfaces", "node-0-nic")
+    assert await listed(cloud, bad) == {"node-0____102440024": ("", True)}, "it leads nowhere"
 
 
 async def test_a_route_by_hand_is_kept_and_one_in_the_way_is_named(

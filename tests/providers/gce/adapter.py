@@ -134,6 +134,9 @@ class GceAdapter(PatientAdapter):
     def absent_provider_id(self) -> str:
         return f"gce://{PROJECT}/{ZONES[0]}/absent"
 
+    def provider_ids_elsewhere(self) -> Sequence[str]:
+        return f"gce://other/{ZONES[0]}/odd", f"gce://{PROJECT}/{REGION}-zz/odd"
+
     def _record(self, machine: Machine) -> Json:
         return self.gce.cloud.objects[path_of(machine)]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.testkit.harness import port, service
+from ccm.cloud.testkit.harness import node, port, service
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json
 from ccm.providers.gce.config import Place
@@ -168,3 +168,19 @@ async def test_a_node_without_a_network_tag_keeps_no_other_out(gce: Gce, start: 
     assert any(f"{ZONES[0]}/n-0 has no network tag" in one for one in made.warnings)
     with pytest.raises(CloudError, match="set node-tags"):
         await ensure(cloud, web(), bad)
+
+
+@pytest.mark.parametrize("kind", [{}, {TYPE: "Internal"}], ids=["external", "internal"])
+@pytest.mark.parametrize(
+    "place", [f"other/{ZONES[0]}", f"{PROJECT}/{REGION}-zz", f"{PROJECT}/{ZONES[0]}"]
+)
+async def test_a_node_on_what_is_nowhere_keeps_no_other_out(
+    gce: Gce, cloud: Started, kind: dict[str, str], place: str
+) -> None:
+    """Of another project, in a zone that there is not, or gone."""
+    odd, near = node("odd", f"gce://{place}/odd"), hosts(gce, 2)
+    await ensure(cloud, web(annotations=kind), odd, *near)
+    behind = (
+        only(gce, "backendServices")["backends"] if kind else only(gce, "targetPools")["instances"]
+    )
+    assert len(behind) == 2

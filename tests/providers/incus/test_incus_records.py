@@ -1,5 +1,6 @@
 """Records of Incus and what they say about Nodes; its errors and what they mean."""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any, cast
@@ -14,10 +15,18 @@ from ccm.http import HttpResponse, path_of
 from ccm.model.objects import Json, Node
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import IncusApi
-from ccm.providers.incus.config import BALANCE, FORWARD, BalancerSection, Remote
+from ccm.providers.incus.config import (
+    BALANCE,
+    FORWARD,
+    REPLUG,
+    BalancerSection,
+    Remote,
+    RouteSection,
+)
 from ccm.providers.incus.instances import host_name, type_of
-from ccm.providers.incus.inventory import InstanceList, ListedInstance
+from ccm.providers.incus.inventory import InstanceList, Inventory, ListedInstance
 from ccm.providers.incus.lb.backends import BackendReader
+from ccm.providers.incus.routes import BACK_WAIT, MARK, IncusRoutes
 from ccm.providers.incus.zones import zone_of
 
 UUID = "569e87ab-cb87-47b3-b02d-5e0899638304"
@@ -273,3 +282,21 @@ async def test_answers_without_any_address_of_several_instances_take_no_backend_
     with pytest.raises(CloudError, match="none of the 3 instances' addresses"):
         await reader.read(nodes)
     assert (await reader.read(nodes[:2])).backends == []
+
+
+@pytest.mark.virtual_time
+async def test_a_guest_that_takes_its_addresses_away_is_not_waited_for_for_ever() -> None:
+    """No other instance would get routes: root in one decides what it shows."""
+    section = RouteSection(on_ovn=REPLUG)
+    routes = IncusRoutes(cast(Inventory, None), "ovn0", section, "kubernetes")
+    marked = {"volatile.uuid": UUID, MARK: "kubernetes:10.244.1.0/24"}
+    hidden = instance({}, config=marked)
+    for _ in range(3):
+        with pytest.raises(RetryAfter):
+            routes._check_is_back(hidden)
+        await asyncio.sleep(BACK_WAIT / 3)
+    routes._check_is_back(hidden)
+    back = instance({"eth0": nic("", ("10.99.0.2", "24"))}, config=marked, status_code=102)
+    routes._check_is_back(back)
+    with pytest.raises(RetryAfter):
+        routes._check_is_back(hidden)

@@ -181,6 +181,9 @@ class OpenStackAdapter(PatientAdapter):
     def absent_provider_id(self) -> str:
         return f"openstack:///{ABSENT}"
 
+    def provider_ids_elsewhere(self) -> Sequence[str]:
+        return f"openstack:///{ABSENT}", f"openstack://elsewhere/{ABSENT}"
+
     # Routes
 
     def _router(self) -> Json:

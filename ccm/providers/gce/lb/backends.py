@@ -21,13 +21,14 @@ MAX_NEW, MAX_ADDED = 200, 1000  # instances of a pool when it is made, and in on
 MAX_MEMBERS = 1000  # of an instance group
 
 
-def paths_of(nodes: Sequence[Node], region: str) -> list[str]:
-    """The instances of Nodes; one without, or of another region, is not behind a load balancer.
+def paths_of(nodes: Sequence[Node], place: Place) -> list[str]:
+    """The instances of Nodes in this project and region; no other is behind a load balancer.
 
     A network spans all regions, and one instance from elsewhere has the whole write refused.
     """
-    refs = (ids.instance_of(node.provider_id) for node in nodes)
-    return sorted(ref.path for ref in refs if ref and ids.region_of(ref.zone) == region)
+    refs = filter(None, (ids.instance_of(node.provider_id) for node in nodes))
+    here = place.project, place.region
+    return sorted(ref.path for ref in refs if (ref.project, ids.region_of(ref.zone)) == here)
 
 
 class TargetPools:
@@ -175,6 +176,8 @@ class BackendServices:
                 await self._api.change("instanceGroups.insert", "POST", path, body)
             except Conflict:
                 continue
+            except NotFound as gone:  # there is no such zone
+                raise Refused(str(gone)) from gone
         for zone in sorted(wanted.keys() | groups):
             members = set[str]()
             if zone in groups:

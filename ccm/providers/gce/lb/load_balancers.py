@@ -118,7 +118,7 @@ class GceLoadBalancers:
         self._check(service, work)
         if work.rule is None:
             raise Refused(f"Service {service.key} has no load balancer")
-        paths = paths_of(nodes, work.place.region)
+        paths = paths_of(nodes, work.place)
         if work.is_internal:
             name = last_part(text(work.rule.get("backendService")))
             if backend := work.observed.get(SERVICE, name):
@@ -205,7 +205,7 @@ class GceLoadBalancers:
         if must_replace_pool:
             await self._parts.delete(place, POOL, names.balancer)
             pool = None
-        paths = paths_of(nodes, place.region)
+        paths = paths_of(nodes, place)
         if request.is_internal:
             write = self._services.ensure(place, names, request, work.observed, check, paths)
         else:

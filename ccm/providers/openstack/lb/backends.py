@@ -97,9 +97,13 @@ def choose(
     fixed: Mapping[str, Mapping[str, str]],
     subnet_id: str,
 ) -> NodeBackends:
-    """The Nodes with the labels asked for, a server here and an address, each address once."""
+    """The Nodes with the labels asked for, a server here and an address, each address once.
+
+    Networks may have the same addresses: then that in the members' subnet counts, or the oldest.
+    """
     addresses, servers, subnets = dict[str, str](), dict[str, str](), dict[str, str]()
-    for node in sorted(nodes, key=lambda item: item.name):
+    found = list[tuple[bool, tuple[str, str], str, str, str]]()
+    for node in nodes:
         server = server_id_of(node.provider_id)
         at = fixed.get(server, {})
         address = node_address(node, request.family, at, subnet_id)
@@ -107,9 +111,12 @@ def choose(
             key in node.labels and value in ("", node.labels[key])
             for key, value in request.selector.items()
         )
-        if is_chosen and address and address not in addresses.values():
-            addresses[node.name], servers[node.name] = address, server
-            subnets[node.name] = at[address]
+        if is_chosen and address:
+            found.append((at[address] != subnet_id, node.age_order, node.name, server, address))
+    for _, _, name, server, address in sorted(found):
+        if address not in addresses.values():
+            addresses[name], servers[name] = address, server
+            subnets[name] = fixed[server][address]
     if nodes and request.selector and not addresses:
         request.annotations.warnings.append("no Node has the labels of annotation node-selector")
     return NodeBackends(addresses, servers, subnets, subnet_id)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
@@ -104,14 +105,16 @@ class Networks:
         return [found[family] for family in families if family in found]
 
     async def _subnet_of_nodes(self, nodes: Sequence[Node], family: str) -> Subnet:
-        """Where the first Node that has a server has its address."""
+        """Where most Nodes have their addresses, of which each kubelet chooses its own."""
         servers = [server_id_of(node.provider_id) for node in nodes]
-        fixed = await self.fixed_addresses(servers)
+        fixed, counts = await self.fixed_addresses(servers), Counter[str]()
         for node, server in zip(nodes, servers, strict=True):
             at = fixed.get(server, {})
             if address := node_address(node, family, at, ""):
-                return await self.subnet(at[address])
-        raise Refused("no Node determines the subnet: set subnet-id in the configuration")
+                counts[at[address]] += 1
+        if not counts:
+            raise Refused("no Node determines the subnet: set subnet-id in the configuration")
+        return await self.subnet(max(counts, key=counts.__getitem__))
 
     async def fixed_addresses(self, servers: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """The addresses of servers, each with the ID of its subnet, by the servers' IDs.

@@ -1,0 +1,65 @@
+"""Nodes whose kubelets write what they like: no other leaves, and no Service is led elsewhere."""
+
+from typing import cast
+
+from ccm.cloud.testkit.harness import node, service
+from ccm.model.objects import Json, Node
+from ccm.providers.openstack.api import OpenStackApi
+from ccm.providers.openstack.config import BalancerSection
+from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.lb.backends import choose
+from ccm.providers.openstack.lb.networks import Networks
+from ccm.providers.openstack.lb.request import IPV4, read_request
+
+ID = "11111111-2222-3333-4444-5555555555{:02}"
+
+
+class Neutron:
+    """Ports of servers, and subnets whose IDs say of which network they are."""
+
+    def __init__(self, ports: list[Json]) -> None:
+        self._ports = ports
+
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        return self._ports
+
+    async def get(self, operation: str, service: str, path: str) -> Json:
+        subnet = path.rpartition("/")[2]
+        return {"subnet": {"id": subnet, "network_id": subnet, "cidr": "10.0.0.0/24"}}
+
+
+def at(name: str, server: int, *addresses: str) -> Node:
+    found = node(name, f"openstack:///{ID.format(server)}")
+    listed = [{"type": "InternalIP", "address": address} for address in addresses]
+    found.raw["status"] = {"addresses": listed}
+    return found
+
+
+async def test_one_kubelet_does_not_choose_the_subnet_of_load_balancers() -> None:
+    """It may list the address of another card first, and names say who comes first."""
+    addresses = {0: ("10.9.0.5", "10.0.0.5"), 1: ("10.0.0.6",), 2: ("10.0.0.7",)}
+    subnets = {"10.0.0": "nodes", "10.9.0": "storage"}
+    ports: list[Json] = [
+        {
+            "device_id": ID.format(number),
+            "fixed_ips": [
+                {"ip_address": item, "subnet_id": subnets[item.rpartition(".")[0]]}
+                for item in listed
+            ],
+        }
+        for number, listed in addresses.items()
+    ]
+    nodes = [at(f"node-{number}", number, *listed) for number, listed in addresses.items()]
+    request = read_request(service(), BalancerSection(), {}, Cluster("kubernetes"))
+    networks = Networks(cast(OpenStackApi, Neutron(ports)))
+    found = await networks.vip_subnets(request.place, (IPV4,), nodes)
+    assert [subnet.id for subnet in found] == ["nodes"]
+
+
+def test_a_server_of_another_network_takes_no_address_of_a_node() -> None:
+    """Networks of a project may have the same addresses, and a kubelet names any server."""
+    request = read_request(service(), BalancerSection(), {}, Cluster("kubernetes"))
+    nodes = [at("a-hostile", 0, "10.0.0.5"), at("node-1", 1, "10.0.0.5")]
+    fixed = {ID.format(0): {"10.0.0.5": "elsewhere"}, ID.format(1): {"10.0.0.5": "nodes"}}
+    found = choose(request, nodes, fixed, "nodes")
+    assert found.servers == {"node-1": ID.format(1)}
