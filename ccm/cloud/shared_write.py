@@ -1,6 +1,6 @@
 """Writes that several ask for and that are made as one: what waits while one goes on is the next.
 
-Whoever gives up before his change is written is not in a later write: it may be wrong by then.
+A change whose caller gave up before is in no later write: it may be wrong by then.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class SharedWrite(Generic[T]):
                     if self._gather:
                         await asyncio.sleep(self._gather)
                     await self._write([item for item in batch if not item.is_done])
-        finally:  # who was cancelled is not written later, and who waited with him is
+        finally:  # what was cancelled is not written later, and what waited with it is
             batch.remove(own)
         if own.error:
             raise own.error
