@@ -32,8 +32,6 @@ class _Change:
 
 
 Pending = Sequence[PendingChange[_Change]]
-Names = dict[str, list[str]]
-"""Of entries, by the lists that they are in."""
 
 
 class SharedResource:
@@ -56,8 +54,6 @@ class SharedResource:
         self._empty, self._is_used = empty, is_used
         self._shared = SharedWrite(self._write_now, lock)
         self._alone = dict[str, float]()  # owners, until when
-        self._seen: tuple[str, Names] = ("", {})  # ETag and entries, as read or written last
-        self._is_sure = False  # whether two answers have said so
 
     async def read(self) -> Json | None:
         """What there is; None when it is not."""
@@ -67,8 +63,6 @@ class SharedResource:
             return None
         if key_of(found) != self.path.lower():
             raise CloudError(f"Get{self._noun}: the answer is not about {self.path}")
-        seen = text(found.get("etag")), _names(found)
-        self._seen, self._is_sure = seen, seen == self._seen
         return found
 
     async def change(
@@ -128,8 +122,6 @@ class SharedResource:
                 wanted = before
             item.change.is_effective = wanted != before
         pending = [item for item in batch if not item.is_done]
-        if current != wanted and _names(wanted):
-            await self._confirm(current or {})
         await self._verify(current, wanted)
         state = text(properties_of(current or {}).get("provisioningState"))
         if wanted == (current or self._empty) and (state != "Failed" or not pending):
@@ -142,24 +134,9 @@ class SharedResource:
         else:
             etag = text(current.get("etag")) if current else ""
             result = await self._api.put(f"Put{self._noun}", self.path, wanted, etag)
-            self._seen, self._is_sure = (text(result.get("etag")), _names(result)), True
             if properties_of(result).get("provisioningState") != "Succeeded":
                 result = await self.read()
         end_all(pending, result)
-
-    async def _confirm(self, current: Json) -> None:
-        """Raise unless another answer has the same entries, which is asked for where none has.
-
-        One may lack some, which the write would take away. An ETag is of one content.
-        """
-        etag = text(current.get("etag"))
-        if not etag or (self._is_sure and self._seen == (etag, _names(current))):
-            return
-        await self.read()
-        if self._seen[0] != etag:
-            raise PreconditionFailed(f"{self._noun} {self.path} was changed", RACE_RETRY)
-        if self._seen[1] != _names(current):
-            raise RetryAfter(f"{self._noun} {self.path}: two reads differ", RACE_RETRY)
 
     async def _verify(self, current: Json | None, wanted: Json) -> None:
         """Raise where the write may take away what others have: entries that are not understood,
@@ -178,10 +155,3 @@ class SharedResource:
             is_same = key_of(item) == self.path.lower()
             if is_same and (current is None or any(map(properties_of(item).get, empty))):
                 raise RetryAfter(f"{self._noun} {self.path} is listed otherwise", RACE_RETRY)
-
-
-def _names(resource: Json) -> Names:
-    """The names of the entries in each list that it has."""
-    lists = {key: objects(value) for key, value in properties_of(resource).items()}
-    named = {key: sorted(text(item.get("name")) for item in some) for key, some in lists.items()}
-    return {key: names for key, names in named.items() if names}

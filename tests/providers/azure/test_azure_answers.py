@@ -225,29 +225,6 @@ async def test_what_is_empty_in_one_read_and_not_in_another_is_not_written() -> 
     await shared(there, writes, [there]).change(edit)
 
 
-async def test_of_two_reads_with_one_etag_that_differ_neither_is_written() -> None:
-    """The one that lacks some would take them away."""
-    names, writes = [["a", "b"], ["b"], ["a", "b"], ["a", "b"]], list[str]()
-
-    class Api:
-        async def get(self, operation: str, path: str) -> Json:
-            rules: list[Json] = [{"name": name} for name in names.pop(0)]
-            return {"id": BALANCER, "etag": "1", "properties": {RULES: rules}}
-
-        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
-            writes.extend(rule["name"] for rule in body["properties"][RULES])
-            return {**body, "etag": "2", "properties": {"provisioningState": "Succeeded"}}
-
-    def edit(item: Json) -> None:
-        item["properties"] = {RULES: [*item["properties"][RULES], {"name": "own"}]}
-
-    resource = SharedResource(cast(AzureApi, Api()), "LoadBalancer", BALANCER, {})
-    with pytest.raises(RetryAfter, match="two reads differ"):
-        await resource.change(edit)
-    await resource.change(edit)
-    assert writes == ["a", "b", "own"]
-
-
 async def test_what_a_list_has_of_another_group_is_left_out() -> None:
     """Its addresses may be marked as a Service's of the same name in another cluster."""
     azure, other = api(), BALANCER.replace("/g/", "/other/")
