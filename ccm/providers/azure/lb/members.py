@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from ipaddress import ip_address
+from weakref import WeakValueDictionary
 
 from ccm.cloud.gate import METHOD_TIMEOUT
 from ccm.cloud.machines import verify_any, verify_complete
@@ -128,6 +129,7 @@ class Members:
     def __init__(self, api: AzureApi, config: AzureConfig) -> None:
         self._api, self._config = api, config
         self._lock = SharedLock()
+        self._pools = WeakValueDictionary[str, SharedResource]()  # by ID, while Services fill them
         self.writes = 0  # of interfaces
         self._written: dict[str, tuple[int, Json, float]] = {}
         """By ID: which write, its answer, and until when that may be newer than what was read."""
@@ -172,7 +174,9 @@ class Members:
                 pool["properties"] = properties
 
         pool_id = ids.id_of(members.pool)
-        await SharedResource(self._api, "BackendPool", pool_id, None).change(edit)
+        pool = SharedResource(self._api, "BackendPool", pool_id, None)
+        pool = self._pools.setdefault(pool_id.lower(), pool)
+        await pool.change(edit)
 
     async def _join_by_interface(
         self, members: PoolMembers, interfaces: Sequence[Json], seen: int
