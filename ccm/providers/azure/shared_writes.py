@@ -154,4 +154,5 @@ class SharedResource:
         for item in await self._api.list(f"List{self._noun}s", self.path.rpartition("/")[0]):
             is_same = key_of(item) == self.path.lower()
             if is_same and (current is None or any(map(properties_of(item).get, empty))):
-                raise PreconditionFailed(f"{self._noun} {self.path} is listed otherwise", RACE_RETRY)
+                why = f"{self._noun} {self.path} is listed otherwise"
+                raise PreconditionFailed(why, RACE_RETRY)
