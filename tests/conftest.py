@@ -69,6 +69,7 @@ def known_secrets(monkeypatch: pytest.MonkeyPatch) -> redaction.KnownSecrets:
 
 
 SLOW = (
+    "tests/e2e/test_budget.py",
     "tests/peers/test_aws_peers.py",
     "tests/e2e/systemd",
     "tests/e2e/kubelets",
