@@ -85,8 +85,11 @@ class OpenStackRoutes:
             for cidr in node.pod_cidrs
             for address in node.addresses
         }
+        wanted = {read_network(cidr) for node in nodes for cidr in node.pod_cidrs}
         listed = []
         for route in ours:
+            if not route.next_hop and route.network in wanted:
+                continue  # a mark alone, or an answer without the router's routes: it is made again
             server, hop = hops.get(route.next_hop, ("", None))
             node = by_server.get(server)
             if hop is None:  # a list may leave a port out: the Node says that it has the address
