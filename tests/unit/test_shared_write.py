@@ -1,4 +1,4 @@
-"""Changes that are written together: few writes, and none for whoever gave up."""
+"""Changes that are written together: few writes, and none for a caller that gave up."""
 
 import asyncio
 from collections.abc import Sequence

@@ -79,16 +79,16 @@ class OpenStackRoutes:
         ours = list(our_routes(router, hops, by_server))
         elsewhere = [item.next_hop for item in ours if item.next_hop and item.next_hop not in hops]
         current = {hop.address for port in await self._ports_at(elsewhere) for hop in hops_of(port)}
+        wanted = [(read_network(cidr), node) for node in nodes for cidr in node.pod_cidrs]
+        asked = {network for network, _ in wanted}
         says = {
-            (read_network(cidr), text(address.get("address"))): node
-            for node in nodes
-            for cidr in node.pod_cidrs
+            (network, text(address.get("address"))): node
+            for network, node in wanted
             for address in node.addresses
         }
-        wanted = {read_network(cidr) for node in nodes for cidr in node.pod_cidrs}
         listed = []
         for route in ours:
-            if not route.next_hop and route.network in wanted:
+            if not route.next_hop and route.network in asked:
                 continue  # a mark alone, or an answer without the router's routes: it is made again
             server, hop = hops.get(route.next_hop, ("", None))
             node = by_server.get(server)

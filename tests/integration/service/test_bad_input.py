@@ -290,7 +290,7 @@ def without_annotations(raw: Json) -> None:
 
 @pytest.mark.parametrize("by_cloud", [True, False])
 async def test_a_refused_service_leads_to_no_node_port_that_is_anothers_now(by_cloud: bool) -> None:
-    """Its former listeners stay; the other Service may admit others, or nobody from outside."""
+    """Its former listeners stay, and the other Service may have other source ranges."""
     async with running_with(service(), N1, restrict_service_annotations=True) as w:
         w.balancers.refused = "no such flavor" if by_cloud else ""
         refused = {} if by_cloud else {"example.com/certificate": "theirs"}

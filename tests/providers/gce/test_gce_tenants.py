@@ -93,7 +93,7 @@ async def test_a_copy_of_the_cluster_under_another_id_takes_no_load_balancer(
 
 
 async def test_a_description_of_anybody_hides_no_load_balancer(gce: Gce, cloud: Started) -> None:
-    """Whoever may make a rule in the project writes one of brackets alone."""
+    """Anyone with the right to make a rule in the project writes a description of brackets."""
     await ensure(cloud, web(), *hosts(gce))
     rule = {**only(gce, "forwardingRules"), "name": "a0", "description": "[" * 2000}
     gce.cloud.objects[f"projects/{PROJECT}/regions/{REGION}/forwardingRules/a0"] = rule
