@@ -1,13 +1,14 @@
 """Asking a cloud about many objects, a batch to a call: one failed call leaves the others known."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import Answer, Gone, Instance, PlaceAnswer, Unknown
-from ccm.model.objects import mapping, text
+from ccm.model.objects import Json, mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
 
 K = TypeVar("K")
@@ -16,6 +17,7 @@ A = TypeVar("A")
 R = TypeVar("R", covariant=True)
 
 MAX_PAGES = 1000  # of one list; a cloud may name a next one for ever
+MAX_LOST = 20  # objects that a list lacks and that are asked for by themselves
 MAX_VALUES = 16_000_000  # of an answer, and of all pages of a list: a gigabyte in memory
 MAX_ELEMENTS = 4_000_000  # of an answer in XML: the same
 NOT_UNDERSTOOD = (
@@ -105,6 +107,24 @@ async def read_each(reads: Mapping[K, Awaitable[T]]) -> dict[K, T | CloudError]:
         for key, result in zip(reads, results, strict=True)
         if isinstance(result, CloudError) or not isinstance(result, BaseException)
     }
+
+
+async def find_lost(
+    operation: str, ids: Collection[str], read: Callable[[str], Awaitable[Json | None]]
+) -> dict[str, Json]:
+    """Of objects that are in use and that a list lacks, those that are there, each read by itself.
+
+    Raises `CloudError` where so many are lost that the list is to blame; `read` returns None or
+    raises `NotFound` for what has gone.
+    """
+    if len(ids) > MAX_LOST:
+        raise CloudError(f"{operation}: the answer lacks {len(ids)} of what is in use")
+    found = dict[str, Json]()
+    for lost_id in sorted(ids):
+        with suppress(NotFound):
+            if record := await read(lost_id):
+                found[lost_id] = record
+    return found
 
 
 def volume_ids(

@@ -88,6 +88,7 @@ class ServiceSteps:
         self._record = context.recorder.record
         self._turns = WriteTurns(context.executor, context.queue)
         self._written: dict[str, float] = {}  # UID of a Service to our last write of its balancer
+        self._failed = set[str]()  # UIDs of Services whose last Event says that a sync failed
         self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
     async def perform(self, state: ServiceState, action: Action) -> tuple[ServiceState, Outcome]:
@@ -111,6 +112,7 @@ class ServiceSteps:
                     return replace(state, owner=service), None
                 return state, Result(left_alone(service))
             case Forget():
+                self._failed.discard(state.owner.uid if state.owner else "")
                 return ServiceState(planned=state.planned), None
             case _:
                 assert_never(action)
@@ -167,16 +169,20 @@ class ServiceSteps:
             return replace(state, refusal=refusal)
         except CloudError as error:
             self._record_failure(error, ensure_failed(service, error))
+            if not isinstance(error, RetryAfter):
+                self._failed.add(service.uid)
             raise
         if balancer and not balancer.ingress:  # what the status has stays there
             raise RetryAfter(f"load balancer {balancer.name} has no address yet", ADDRESS_RETRY)
+        is_news = not action.is_check or service.uid in self._failed
+        self._failed.discard(service.uid)
         self.totals["ensured"] += 1
         self._context.counters.count(metrics.BALANCERS_ENSURED)
         ingress = ingress_json(balancer.ingress) if balancer else None
         warnings = balancer.warnings if balancer else ()
         if warnings and warnings != state.warnings:
             self._record(without_effect(service, warnings))
-        if balancer and not action.is_check:
+        if balancer and is_news:
             self._record(normal(service, "EnsuredLoadBalancer", "Ensured load balancer"))
         is_new = not (state.last_applied or service.ingress)
         if balancer and (calls or (is_new and not action.is_check)):

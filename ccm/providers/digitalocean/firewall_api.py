@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 
-from ccm.errors import CloudError, NotFound, Refused
+from ccm.cloud.lookup import find_lost
+from ccm.errors import CloudError, Refused
 from ccm.http import path_of
-from ccm.model.objects import Json, objects_with, text
+from ccm.model.objects import Json, mapping, objects_with, text
 from ccm.model.service import Service
 from ccm.providers.digitalocean import firewall_plan as plan
 from ccm.providers.digitalocean.api import BALANCERS, DigitalOceanApi
@@ -47,19 +47,22 @@ class Firewalls:
     ) -> dict[str, str]:
         """The IDs of their own load balancers by the UIDs of Services, whatever is annotated.
 
-        A list that lacks one of the `current` ones, which is there, would close all ports of its.
+        One of the `current` ones is looked for where the list lacks it, or its ports would close.
         """
         if not services:
             return {}
         records = await self._api.balancers()
-        for lost in sorted({*current} - {text(record.get("id")) for record in records}):
-            with suppress(NotFound):
-                await self._api.get("GetLoadBalancer", BALANCERS + path_of(lost))
-                raise CloudError(
-                    f"ListLoadBalancers: it lacks load balancer {lost}, which is there"
-                )
+        lost = {*current} - {text(record.get("id")) for record in records}
+        records = [*records, *(await find_lost("ListLoadBalancers", lost, self._read)).values()]
         found = {service.uid: Names(service, self._cluster).choose(records) for service in services}
         return {uid: text(record.get("id")) for uid, record in found.items() if record}
+
+    async def _read(self, balancer_id: str) -> Json:
+        answer = await self._api.get("GetLoadBalancer", BALANCERS + path_of(balancer_id))
+        found = dict(mapping(answer.get("load_balancer")))
+        if text(found.get("id")) != balancer_id:
+            raise CloudError(f"GetLoadBalancer: the answer is not about {balancer_id}")
+        return found
 
     async def _find(self) -> Json:
         """Its record; empty when there is none."""

@@ -240,8 +240,16 @@ class OpenStackRoutes:
             with suppress(NotFound):
                 await self._api.call("DeleteAddressGroup", "network", "DELETE", target)
             return
+        try:
+            await self._take_out(target, networks)
+        except NotFound:  # of one that has gone meanwhile: then all stay
+            for network in networks if len(networks) > 1 else ():
+                with suppress(NotFound):
+                    await self._take_out(target, [network])
+
+    async def _take_out(self, group: str, networks: Collection[Network]) -> None:
         body: Json = {"addresses": sorted(map(str, networks))}
-        target = f"{target}/remove_addresses"
+        target = f"{group}/remove_addresses"
         await self._api.call("RemoveAddresses", "network", "PUT", target, body)
 
     async def _change(self, operation: str, action: str, routes: Sequence[RouterRoute]) -> None:

@@ -11,11 +11,13 @@ from ccm.errors import (
     Denied,
     ImplementedElsewhere,
     KubernetesError,
+    Refused,
     RetryAfter,
     Throttled,
 )
 from ccm.model.cloud import IpMode
 from ccm.model.service import FINALIZER
+from tests.support.context import TIMINGS
 from tests.support.nodes import Tweak
 from tests.support.rows import row
 from tests.support.waiting import until
@@ -221,6 +223,26 @@ async def test_a_finalizer_that_someone_removed_comes_back() -> None:
         await w.change(lambda raw: raw["metadata"].update(finalizers=[]))
         assert w.service().has_finalizer
         assert len(w.balancers.named("ensure")) == 1
+
+
+@pytest.mark.parametrize("failure", [CloudError("boom"), Refused("no such subnet")])
+async def test_a_load_balancer_that_is_right_again_is_reported_after_a_failure(
+    failure: Exception,
+) -> None:
+    """A check that finds nothing wrong says nothing, else; but the last Event would be wrong."""
+    w = await with_balancer()
+    w.balancers.failures["ensure"] = [failure]
+    async with running(w):
+        await w.later()
+        assert (await w.reasons())[0] == "SyncLoadBalancerFailed"
+        await asyncio.sleep(TIMINGS.refusal_retry_period)
+        await w.later()
+        said = await w.reasons()
+        assert said[-1] == "EnsuredLoadBalancer"
+        await asyncio.sleep(TIMINGS.balancer_resync_period)
+        await w.later()
+        assert len(w.balancers.named("ensure")) == 3
+        assert await w.reasons() == said
 
 
 async def test_a_status_that_someone_cleared_is_written_again_without_asking_the_cloud() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ccm.cloud.lookup import find_lost
 from ccm.cloud.shared_read import SharedLock, SharedRead
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, mapping, objects, text
@@ -61,9 +62,9 @@ def ip_of(record: Json) -> str:
 
 
 def ips_of(frontends: Sequence[Json], listed: Sequence[Json]) -> list[str]:
-    """The addresses of frontends, public ones by a list of those.
+    """The addresses of frontends, public ones by a list of those that is `complete` for them.
 
-    Raises where that lacks one, which is in use: it would count as unused.
+    Raises where that lacks one: it would count as unused.
     """
     public = {key_of(item): ip_of(item) for item in listed}
     found = list[str]()
@@ -107,20 +108,22 @@ class PublicAddresses:
             if read.is_idle:
                 self._lists.pop(scope.group, None)
 
-    async def list_former(self, group: str, frontends: Iterable[Json]) -> Sequence[Json]:
-        """All of other resource groups that addresses of these frontends are in."""
-        public = (key_of(properties_of(item).get("publicIPAddress")) for item in frontends)
-        groups = {scope.group for key in public if (scope := scope_of(key))}
-        others = sorted(groups - {self._scope(group).group})
-        return [item for group in others for item in await self.list(group)]
+    async def complete(
+        self, frontends: Iterable[Json], listed: Sequence[Json] = ()
+    ) -> Sequence[Json]:
+        """`listed`, and what these frontends have besides: of groups that it has none of, or lost.
 
-    async def of(self, frontends: Sequence[Json], group: str) -> Sequence[str]:
-        """The addresses of a Service's frontends, public ones of this group."""
-        is_public = any("publicIPAddress" in properties_of(frontend) for frontend in frontends)
-        if not is_public:
-            return ips_of(frontends, ())
-        listed = [*await self.list(group), *await self.list_former(group, frontends)]
-        return ips_of(frontends, listed)
+        What a list lacks is asked for by itself. What has gone meanwhile is there without address.
+        """
+        found = {key_of(item): item for item in listed}
+        public = {key_of(properties_of(item).get("publicIPAddress")) for item in frontends} - {""}
+        known = {scope.group for key in found if (scope := scope_of(key))}
+        groups = {scope.group for key in public - found.keys() if (scope := scope_of(key))}
+        for group in sorted(groups - known):
+            found |= {key_of(item): item for item in await self.list(group)}
+        lost = public - found.keys()
+        there = await find_lost("ListPublicAddresses", lost, self._read)
+        return [*found.values(), *there.values(), *({"id": key} for key in lost - there.keys())]
 
     async def of_others(self, balancers: Iterable[Json], names: Names) -> set[str]:
         """The addresses of all frontends that are not this Service's, those that it shares too."""
@@ -130,10 +133,10 @@ class PublicAddresses:
             for frontend in frontends_of(balancer)
             if not names.is_own(text(frontend.get("name")))
         ]
-        public = [key_of(properties_of(frontend).get("publicIPAddress")) for frontend in frontends]
-        groups = sorted({scope.group for item in public if (scope := scope_of(item))})
-        listed = [item for group in groups for item in await self.list(group)]
-        return {*ips_of(frontends, listed)}
+        return {*ips_of(frontends, await self.complete(frontends))}
+
+    async def _read(self, path: str) -> Json | None:
+        return await SharedResource(self._api, "PublicAddress", path, None).read()
 
     def named(self, request: BalancerRequest, family: str, listed: Sequence[Json]) -> Json | None:
         """The address that the Service names, if it is there."""

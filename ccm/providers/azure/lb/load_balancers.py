@@ -89,8 +89,7 @@ class AzureLoadBalancers:
         frontends = plan.frontends_in(balancers.values(), names)
         if not frontends:
             return None
-        group = Annotations(service.annotations).resource_group
-        addresses = await self._addresses.of(frontends, group)
+        addresses = ips_of(frontends, await self._addresses.complete(frontends))
         return Balancer(names.base, tuple(Ingress(ip=address) for address in addresses))
 
     def check_service(self, service: Service) -> None:
@@ -122,8 +121,8 @@ class AzureLoadBalancers:
         owner, annotations = Owner(self._cluster, service.key), Annotations(service.annotations)
         group = annotations.resource_group
         frontends = plan.frontends_in(balancers.values(), names)
-        former = await self._addresses.list_former(group, frontends)
-        listed = [*await self._addresses.list(group), *former]
+        listed = await self._addresses.list(group)
+        listed = await self._addresses.complete(frontends, listed)
         addresses = {*ips_of(frontends, listed)}
         is_reached = plan.has_own_node_ports(balancers.values(), names)
         if is_reached or not annotations.floats:
@@ -195,9 +194,9 @@ class AzureLoadBalancers:
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
-        listed = [*listed, *await self._addresses.list_former(group, before)]
         asked = (planned.shared_frontend(balancer, family) for family in request.families)
         frontends = [*before, *plan.frontends_in(now.values(), names), *filter(None, asked)]
+        listed = await self._addresses.complete(frontends, [*listed, *public.values()])
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = self._pools.addresses(names, balancers, read)
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
