@@ -186,6 +186,22 @@ async def test_who_leaves_a_shared_address_closes_it_for_no_one_else(
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
+async def test_a_machine_that_has_left_the_pool_keeps_no_open_port(
+    lab: Lab, cloud: Started, node: Node, is_deleted: bool
+) -> None:
+    """It may be on its way to another load balancer, or someone took it out."""
+    await cloud.ensure(web(annotations=OFF), node)
+    interface = lab.get("networkInterfaces", "node-1-nic")
+    (record,) = interface["properties"]["ipConfigurations"]
+    ip = record["properties"]["privateIPAddress"]
+    record["properties"].pop("loadBalancerBackendAddressPools")
+    lab.put("networkInterfaces", "node-1-nic", interface)
+    assert ip in str(rules(lab))
+    await (delete(cloud, web(annotations=OFF)) if is_deleted else cloud.ensure(web(), node))
+    assert ip not in str(rules(lab))
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
 async def test_a_list_without_the_shared_address_closes_it_for_no_one(
     lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:

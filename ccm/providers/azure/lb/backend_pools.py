@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ccm.cloud.shared_read import SharedLock
 from ccm.model.objects import Json, Node, text
+from ccm.providers.azure import ids
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
@@ -46,8 +47,10 @@ class BackendPools:
         return Candidates(nodes, await self._instances.read_all(nodes, groups), writes)
 
     def addresses(self, names: Names, balancers: Balancers, read: Candidates) -> set[str]:
-        """Those of the machines behind these load balancers, as they were read."""
-        return joined_addresses(self._pools(balancers, names), read.machines.interfaces)
+        """Those of the machines behind these load balancers, and of Nodes, which may have left."""
+        asked = (read.machines.by_id.get(ids.machine_of(node.provider_id)) for node in read.nodes)
+        own = {ip for machine in filter(None, asked) for ip in machine.private}
+        return own | joined_addresses(self._pools(balancers, names), read.machines.interfaces)
 
     def is_left_out(self, node: Node, wanted: Backends) -> bool:
         """Whether a Node would be behind none, if all load balancers were there."""

@@ -126,7 +126,7 @@ class AzureLoadBalancers:
         addresses = {*ips_of(frontends, listed)}
         is_reached = plan.has_own_node_ports(balancers.values(), names)
         if is_reached or not annotations.floats:
-            read = await self._pools.read(names, (), balancers)
+            read = await self._pools.read(names, self._pools.nodes, balancers)
             addresses |= self._pools.addresses(names, balancers, read)
         marked = {ip_of(item) for item in listed if owner.is_of(item)} - {""}
         more = {*published_ips(service), *marked} - addresses
