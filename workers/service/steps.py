@@ -67,8 +67,9 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
         case EnsureBalancer(service, backends):
             owner = state.owner or service
             ports = state.node_ports | node_ports_of(service)
-            sent = replace(state, backends_sent=backends, node_ports=ports)
-            return replace(sent, owner=owner, is_deleted=False)
+            return replace(
+                state, backends_sent=backends, node_ports=ports, owner=owner, is_deleted=False
+            )
         case AddFinalizer():
             return replace(state, finalizer_added_at=time.monotonic())
         case UpdateNodes(_, backends):
@@ -199,8 +200,9 @@ class ServiceSteps:
         now = time.monotonic()
         applied = LastApplied(asked, backends, now, ingress, annotations=annotations, name=name)
         ports = node_ports_of(service) if balancer else state.node_ports
-        ensured = replace(state, last_applied=applied, node_ports=ports)
-        return replace(ensured, refusal=None, warnings=warnings)
+        return replace(
+            state, last_applied=applied, node_ports=ports, refusal=None, warnings=warnings
+        )
 
     async def _update_nodes(self, state: ServiceState, action: UpdateNodes) -> ServiceState:
         service, backends, now = action.service, action.backends, time.monotonic()
@@ -261,9 +263,10 @@ class ServiceSteps:
         self._context.counters.count(metrics.BALANCERS_DELETED)
         self._record(normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
         _log_balancer("load balancer deleted", service, began)
-        gone = replace(state, last_applied=None, node_ports=frozenset())
         refusal = state.refusal if state.has_lost_node_ports else None
-        return replace(gone, refusal=refusal, is_deleted=True)
+        return replace(
+            state, last_applied=None, node_ports=frozenset(), refusal=refusal, is_deleted=True
+        )
 
     @contextmanager
     def _written_by(self, service: Service) -> Iterator[list[str]]:
