@@ -122,8 +122,8 @@ class PublicAddresses:
         for group in sorted(groups - known):
             found |= {key_of(item): item for item in await self.list(group)}
         lost = public - found.keys()
-        there = await find_lost("ListPublicAddresses", lost, self._read)
-        return [*found.values(), *there.values(), *({"id": key} for key in lost - there.keys())]
+        current = await find_lost("ListPublicAddresses", lost, self._read)
+        return [*found.values(), *current.values(), *({"id": key} for key in lost - current.keys())]
 
     async def of_others(self, balancers: Iterable[Json], names: Names) -> set[str]:
         """The addresses of all frontends that are not this Service's, those that it shares too."""
