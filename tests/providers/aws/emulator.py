@@ -83,7 +83,10 @@ class Emulator:
                 endpoint_url=self.url,
                 aws_access_key_id="testing",
                 aws_secret_access_key="testing",
-                config=Config(retries={"total_max_attempts": 1, "mode": "standard"}),
+                config=Config(
+                    read_timeout=None,  # the test itself has one, which grows with the load
+                    retries={"total_max_attempts": 1, "mode": "standard"},
+                ),
             )
         return self._clients[service]
 
