@@ -42,7 +42,7 @@ from tests.support.attackers import (
     silent_connections,
 )
 from tests.support.cluster_nodes import add_machines_and_nodes
-from tests.support.deadlines import slowness, timeout
+from tests.support.deadlines import timeout
 from tests.support.environment import force_delete
 from tests.support.honest import HOST, Wait, read_waits
 from tests.support.kube.cluster import NAMESPACES, RealCluster
@@ -217,6 +217,8 @@ def wait_no_longer(waits: Waits) -> None:
 
 def late_share(waits: Waits, block: str) -> float:
     """The share of probes and scrapes that were not answered while the one who asks waits."""
-    limit = PROBED_WITHIN * (1.0 if IS_LONG else slowness())
     asked = [wait for what in ASKED for wait in waits[what][block]]
-    return sum(wait.seconds > limit for wait in asked) / len(asked)
+    late = [
+        wait for wait in asked if wait.seconds > PROBED_WITHIN * (1.0 if IS_LONG else wait.slowness)
+    ]
+    return len(late) / len(asked)

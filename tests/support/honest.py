@@ -23,7 +23,7 @@ from ccm.sandbox.cloud.client import CloudAdmin
 from ccm.sandbox.kubelets import NODES, new_machines, registration
 from ccm.sandbox.workload import SERVICE
 from tests.support.cluster_nodes import connect
-from tests.support.deadlines import timeout
+from tests.support.deadlines import slowness, timeout
 from tests.support.pki import trusting_anybody
 
 SERVICES = "/api/v1/namespaces/default/services"
@@ -35,11 +35,12 @@ GIVEN_UP = 30.0  # seconds after which no probe or scrape waits any more
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What for, since when by the wall clock, and how long."""
+    """What for, since when by the wall clock, how long, and how slow the machine was at its end."""
 
     what: str
     began: float
     seconds: float
+    slowness: float
 
 
 def read_waits(path: Path) -> list[Wait]:
@@ -135,9 +136,9 @@ class Honest:
             failed = 0.0  # by the end of all
             raise
         finally:
-            line = orjson.dumps([what, wall, max(time.monotonic() - began, failed)]) + b"\n"
+            seconds = max(time.monotonic() - began, failed)
             with self.path.open("ab") as file:
-                file.write(line)
+                file.write(orjson.dumps([what, wall, seconds, slowness()]) + b"\n")
 
 
 async def _repeat(work: Callable[[int], Awaitable[None]], pause: float) -> None:
