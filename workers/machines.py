@@ -54,7 +54,9 @@ class NodeMachines:
         self._identities: dict[str, tuple[str, ...]] = {}  # of Nodes with a machine here, by name
         self._verdicts: dict[str, str] = {}  # why not, by name; empty where nothing speaks against
         self._waiting = set[str]()  # names of Nodes that were not asked about
+        self._put_off = set[str]()  # those of them that change too often: asked after `RECHECK`
         self._contested = set[str]()
+        self._mark_asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
         self._asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
         self._error: CloudError | None = None
@@ -69,11 +71,10 @@ class NodeMachines:
             self._identities.pop(name, None)
             self._verdicts.pop(name, None)
             self._waiting.discard(name)
+            self._put_off.discard(name)
             if identity:
                 self._identities[name] = identity
-                if self._marked:
-                    self._waiting.add(name)
-                    self._wake.set()
+                self._ask_whose(name)
         others = self._holders.update(name, node)
         if self._holders.is_contested(name):
             self._contested.add(name)  # asked about after `RECHECK` at the latest
@@ -81,9 +82,19 @@ class NodeMachines:
                 self._wake.set()
         return others
 
+    def _ask_whose(self, name: str) -> None:
+        """Have the cloud asked soon; for a Node that registers again and again, in a while."""
+        if not self._marked:
+            return
+        if self._mark_asks.take(name, time.monotonic()):
+            self._put_off.add(name)
+        else:
+            self._waiting.add(name)
+            self._wake.set()
+
     def why_not(self, name: str) -> str:
         """Why nothing may lead to this Node's machine; empty when it may."""
-        if name in self._waiting:
+        if name in self._waiting or name in self._put_off:
             return NOT_YET
         return self._verdicts.get(name, "") or self._holders.why_not(name)
 
@@ -146,11 +157,13 @@ class NodeMachines:
             if self._identities.get(name) != identity:
                 continue  # it is another one by now
             why = found.get(name, "")  # a machine that is not found is no other cluster's
-            if name in self._waiting or why != self._verdicts.get(name, ""):
+            is_new = name in self._waiting or name in self._put_off
+            if is_new or why != self._verdicts.get(name, ""):
                 news.add(name)
                 if why:
                     log.warning("node left out", extra={"node": name, "why": why})
             self._waiting.discard(name)
+            self._put_off.discard(name)
             if name in found:
                 self._verdicts[name] = why
         return news

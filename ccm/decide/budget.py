@@ -161,6 +161,10 @@ class Allowances(Generic[K]):
         self._burst, self._refill, self._most = float(burst), refill, most
         self._left: OrderedDict[K, tuple[float, float]] = OrderedDict()  # and as of when
 
+    def __contains__(self, key: K) -> bool:
+        """Whether it was asked about before."""
+        return key in self._left
+
     def take(self, key: K, now: float) -> float:
         """0 where it may happen now, which is counted; else in how many seconds it may."""
         left, at = self._left.pop(key, (self._burst, now))

@@ -247,7 +247,8 @@ class DeletionGovernor:
                 continue
             node = self._nodes.get(name)
             is_left_out = record.history.worker == worker and record.reported_at < now
-            if is_left_out or (node and node.is_ready):
+            is_about_a_name = node is not None and not node.has_provider_id
+            if is_about_a_name or is_left_out or (node and node.is_ready):
                 self._records[name] = record.interrupt(LastAnswer.NONE, now)
 
     def _record_gone(self, worker: str, answer: GoneAnswer, now: float) -> None:

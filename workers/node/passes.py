@@ -87,7 +87,7 @@ class MonitorPass:
         nodes = await nodes_where(self._context.store, self._watched, self._is_watched)
         ready = await self._next_ready(nodes) if self._some_gone else []
         asked = [*nodes, *ready]
-        timed = await self._ask_all(asked)
+        timed = self._still_about(asked, await self._ask_all(asked))
         gone = [
             (node, at, answer)
             for node in asked
@@ -127,6 +127,18 @@ class MonitorPass:
             found = await self._ask(batch)
             answers |= {name: (asked_at, answer) for name, answer in found.items()}
         return answers
+
+    def _still_about(self, nodes: Sequence[Node], timed: TimedAnswers) -> TimedAnswers:
+        """The answers, unknown about a Node that has got a provider ID meanwhile.
+
+        What was asked about was its name; and a list may lack a machine that was just made.
+        """
+        for node in nodes:
+            at, answer = timed[node.name]
+            now = self._context.store.view(Node, node.name) if isinstance(answer, Gone) else None
+            if now and now.cloud_identity != node.cloud_identity:
+                timed[node.name] = at, Unknown("it changed while the cloud was asked")
+        return timed
 
     async def _ask(self, batch: Sequence[Node]) -> dict[str, Answer]:
         try:

@@ -10,8 +10,8 @@ from workers.timings import Timings
 class Listing:
     """One list for all that wait for one; `schedule` runs the full pass in some seconds.
 
-    A route is only deleted on the strength of a list that began after the last change of the Nodes
-    involved: only then does it say which machine is whose.
+    A route is only deleted on the strength of a list that began after the last change of the Node
+    to whose network it is, or else of that to which it leads: only then does it say whose it is.
     """
 
     def __init__(self, schedule: Callable[[float], None], timings: Timings) -> None:

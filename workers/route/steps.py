@@ -94,7 +94,13 @@ class Steps:
         return True
 
     def _is_covered(self, key: str, known: KnownRoute) -> bool:
-        return known.is_listed and self._listing.covers(key, known.route.node)
+        """Whether a list that is new enough has it.
+
+        To a Node's own network the Node alone counts: whatever the list says of where the route
+        leads, it is not to this one. The kubelet of that other Node may change it for ever.
+        """
+        is_own = self.state.pod_cidrs.get(key) is not None
+        return known.is_listed and self._listing.covers(key if is_own else known.route.node)
 
     async def _change(self, key: str, action: AddRoute | DropRoute, failures: Failures) -> None:
         try:

@@ -128,13 +128,15 @@ class BackendSet:
         """The Node's own, None for no backend; for a while the one before where it often changes.
 
         A kubelet writes its addresses and labels, also the one that keeps it from being a backend,
-        and each change is a call for every Service.
+        and it may delete its Node and register again: each change is a call for every Service. One
+        that is gone leaves at once, and comes back as seldom as one that changed.
         """
         if node is None:
-            self._last.pop(name, None)
+            if self._last.pop(name, None):
+                self._changes.take(name, time.monotonic())
             return None
         after = self._identity(node) if may_be_backend(node, self._provider_ids) else None
-        before = self._last.get(name, after)
+        before = self._last.get(name, None if name in self._changes else after)
         is_by_kubelet = before != after and _may_be_by_kubelet(before, after, node)
         pause = self._changes.take(name, time.monotonic()) if is_by_kubelet else 0.0
         if pause and name not in self._paused:

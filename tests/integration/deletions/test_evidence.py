@@ -87,6 +87,24 @@ def test_whatever_breaks_the_evidence_starts_it_over(
     assert cluster.advance().report(["n0"]) == ["n0"]
 
 
+def test_what_was_said_of_a_name_is_no_evidence_against_a_machine(tmp_path: Path) -> None:
+    """A Node gets its provider ID while the cloud has yet to list its new machine."""
+    policy = replace(POLICY, confirmation=30.0)
+    cluster = Cluster(tmp_path / "deletions.json", policy).fill(3).kill("n0")
+    cluster.change("n0", has_provider_id=False)
+    for _ in range(10):
+        assert cluster.report(["n0"]) == []
+        cluster.advance()
+    asked_at = cluster.now
+    cluster.advance(2.0).change("n0", has_provider_id=True)
+    late = ProposeDeletions(1, [["n0", "u0", "no such name", asked_at, False]], [])
+    assert cluster.governor.on_message("node-0.1", late).nodes == []
+    assert cluster.why("n0") == "not-confirmed"
+    for _ in range(5):
+        assert cluster.advance().report(["n0"]) == []
+    assert cluster.advance().report(["n0"]) == ["n0"]
+
+
 def test_the_end_of_another_worker_breaks_no_evidence(cluster: Cluster) -> None:
     cluster.fill(9).kill("n0").report(["n0"])
     cluster.governor.forget("node-1.1")

@@ -90,6 +90,29 @@ async def test_what_the_cloud_says_to_have_ended_is_reported_so(
         assert [one[4] for one in reported.gone] == [is_final]
 
 
+async def test_what_was_said_of_a_name_is_not_proposed_once_the_node_has_its_provider_id(
+    api_server: ApiServer,
+) -> None:
+    """A list may lack a machine that was just made; it ended for ever under another ID."""
+    async with supervised_world(api_server.kube) as w:
+        made = await put(api_server, w, is_ready("False"))
+        await w.passes()
+        w.machines.gate.clear()
+        w.machines.answers[made.name] = Gone("no machine has this name", is_final=True)
+        asked = len(w.machines.reads)
+        await until(lambda: len(w.machines.reads) > asked)
+        path = f"/api/v1/nodes/{made.name}"
+        await api_server.kube.patch(path, STRATEGIC_PATCH, {"spec": {"providerID": ID}})
+        await until(lambda: Node(w.context.store.get("Node", made.name) or {}).provider_id)
+        proposed = len(w.proposals)
+        w.machines.gate.set()
+        await until(lambda: len(w.proposals) > proposed)
+        w.machines.answers[made.name] = RUNNING
+        assert w.proposals[proposed].gone == []
+        await w.passes()
+        assert await api_server.find(made)
+
+
 async def test_a_node_that_someone_holds_is_deleted_once_and_then_left_alone(
     api_server: ApiServer,
 ) -> None:

@@ -1,15 +1,20 @@
 """Nodes whose kubelets write pod CIDRs that are not theirs, and routes that stay behind."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import count
 
 import pytest
 
 from ccm.errors import CloudError
+from ccm.model.cloud import Route
+from ccm.model.objects import Json, Node
 from tests.integration.route.cloud import FakeRoutes
 from tests.integration.route.world import World, successor, world
 from tests.support.cloud import MarkedMachines
 from tests.support.nodes import (
+    Tweak,
     changed,
     created,
     network_condition,
@@ -163,6 +168,75 @@ async def test_a_persons_way_to_another_clouds_pods_stays() -> None:
         w.cloud.put(C4, "gone")
         await w.full_pass()
         assert w.cloud.routes == {A4: "a", "10.244.128.0/17": "vpn"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(lambda n: with_addresses(f"InternalIP 10.0.0.{n}"), id="addresses"),
+        pytest.param(lambda n: with_condition("True" if n % 2 else "False", "Mine"), id="status"),
+        pytest.param(lambda n: as_object(f"again-{n}"), id="registers-again"),
+        pytest.param(
+            lambda n: as_object(f"again-{n}", "fake://victim" if n % 2 else "fake://hostile"),
+            id="registers-again-with-the-machine-of-the-other",
+        ),
+    ],
+)
+async def test_a_node_that_changes_for_ever_keeps_no_other_from_a_network_that_it_had(
+    changes: Callable[[int], Tweak],
+) -> None:
+    """A route goes by a list that is newer than the Nodes: it must not have to wait for this one.
+
+    Before its Node was deleted, the network of the other one was its own.
+    """
+    numbers = count(1)
+
+    class Routes(FakeRoutes):
+        async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
+            found = await super().list(nodes)
+            number = next(numbers)
+            if self.routes[A4] != "victim" and number < 50:
+                w.cluster.put(changed(w.cluster.node("hostile"), changes(number)))
+                w.feed()
+            return found
+
+    victim = routed("victim", A4, tweaks=(OLD,))
+    cloud = Routes()
+    cloud.put(A4, "hostile")
+    async with world(victim, routed("hostile", B4, tweaks=(NEW,)), cloud=cloud) as w:
+        await w.settle()
+        assert cloud.routes[A4] == "victim"
+        assert next(numbers) < 10, "the route waited for the end of the changes"
+
+
+async def test_a_list_from_before_a_node_got_its_machine_takes_no_route_of_it_away() -> None:
+    """An older Node named the machine, and goes while the routes are listed."""
+
+    class Routes(FakeRoutes):
+        async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
+            found = await super().list(nodes)
+            if "0-hostile" in w.cluster.nodes:
+                w.cluster.remove("Node", "0-hostile")
+                w.feed()
+            return found
+
+    hostile = routed("0-hostile", B4, tweaks=(OLD, with_provider_id("fake://victim")))
+    cloud = Routes()
+    cloud.put(A4, "victim")
+    async with world(hostile, routed("victim", A4, tweaks=(NEW,)), cloud=cloud) as w:
+        await w.settle()
+        assert cloud.routes == {A4: "victim"}
+        assert cloud.log == []
+
+
+def as_object(uid: str, provider_id: str = "fake://hostile") -> Tweak:
+    """Another Node of its name."""
+
+    def tweak(raw: Json) -> None:
+        raw["metadata"]["uid"] = uid
+        raw["spec"]["providerID"] = provider_id
+
+    return tweak
 
 
 async def test_a_node_that_changes_for_ever_while_its_route_is_refused_costs_few_calls() -> None:

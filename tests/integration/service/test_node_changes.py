@@ -52,6 +52,11 @@ def under_pressure(raw: dict[str, dict[str, list[object]]]) -> None:
     raw["status"]["conditions"].append({"type": "MemoryPressure", "status": "True"})
 
 
+def again(turn: int) -> Tweak:
+    """Another object of its name."""
+    return lambda raw: raw["metadata"].update(uid=f"{turn}")
+
+
 def updates(w: World) -> list[tuple[str, ...]]:
     """The backend updates: Service and backends."""
     return [call[1:] for call in w.balancers.named("update")]
@@ -201,6 +206,42 @@ async def test_a_kubelet_that_leaves_the_backends_and_comes_back_for_ever_costs_
         w.cluster.remove("Node", "n2")
         await w.rest()
         assert updates(w)[-1] == ("web",)
+
+
+async def test_a_kubelet_that_registers_again_for_ever_costs_few_updates() -> None:
+    """Each time with its provider ID and without a taint: it leaves the backends and joins them."""
+    async with running_with(N1, N2, service()) as w:
+        await w.rest()
+        for turn in range(150):
+            w.cluster.remove("Node", "n1")
+            await asyncio.sleep(2.0)
+            w.cluster.put(node("n1", again(turn)))
+            await asyncio.sleep(2.0)
+        await w.rest()
+        assert len(updates(w)) <= 2 * (CHANGES + 600 / CHANGE_PAUSE + 1)
+        await asyncio.sleep(CHANGE_PAUSE + 1.0)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1", "n2")
+
+
+async def test_a_kubelet_that_registers_again_for_ever_costs_few_reads_of_marks() -> None:
+    """And no Service waits for what the cloud says of it."""
+    asked = list[float]()
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            asked.append(asyncio.get_running_loop().time())
+            return await super().foreign(nodes)
+
+    async with running_with(N1, N2, service(), instances=Machines({})) as w:
+        await w.rest()
+        for turn in range(150):
+            w.cluster.remove("Node", "n1")
+            await asyncio.sleep(1.0)
+            w.cluster.put(node("n1", again(turn)))
+            await asyncio.sleep(1.0)
+        await w.rest()
+        assert len(asked) <= READS + 300 / READ_PAUSE + 1
 
 
 async def test_what_no_load_balancer_could_see_of_a_node_is_no_change() -> None:
