@@ -144,7 +144,7 @@ class Adapter:
     """The seconds that a throttled answer names; None when this cloud's answers name none."""
     fault_kinds: Collection[FaultKind] = USUAL_FAULTS
     """What `inject_fault` takes."""
-    call_timeout: float = 2.0
+    call_timeout: float = 10.0
     """How long the gate lets one call take. A plain provider's SDK has to give up by itself: make
     the configuration that `reset` returns say so."""
     operation_timeout: float = 60.0
