@@ -54,6 +54,7 @@ class SharedResource:
         self._empty, self._is_used = empty, is_used
         self._shared = SharedWrite(self._write_now, lock)
         self._alone = dict[str, float]()  # owners, until when
+        self._etag, self._entries = "", set[tuple[str, str]]()  # as known last
 
     async def read(self) -> Json | None:
         """What there is; None when it is not."""
@@ -110,6 +111,8 @@ class SharedResource:
         known = batch[0].change.known if len(batch) == 1 else None
         batch[0].change.known = None  # another try reads it
         current = known or await self.read()
+        if current is not None:
+            self._learn(current)
         wanted = deepcopy(current) if current is not None else deepcopy(self._empty)
         if wanted is None:
             raise CloudError(f"{self._noun} {self.path} is not there")
@@ -134,9 +137,19 @@ class SharedResource:
         else:
             etag = text(current.get("etag")) if current else ""
             result = await self._api.put(f"Put{self._noun}", self.path, wanted, etag)
-            if properties_of(result).get("provisioningState") != "Succeeded":
+            if properties_of(result).get("provisioningState") == "Succeeded":
+                self._learn(result)
+            else:
                 result = await self.read()
         end_all(pending, result)
+
+    def _learn(self, found: Json) -> None:
+        """Keep which entries its ETag stands for; raises for an answer that lacks some of them."""
+        etag, entries = text(found.get("etag")), _entries(found)
+        if etag == self._etag and (lacking := self._entries - entries):
+            why = f"{self._noun} {self.path}: the answer lacks {len(lacking)} entries of its ETag"
+            raise PreconditionFailed(why, RACE_RETRY)
+        self._etag, self._entries = etag, entries
 
     async def _verify(self, current: Json | None, wanted: Json) -> None:
         """Raise where the write may take away what others have: entries that are not understood,
@@ -156,3 +169,13 @@ class SharedResource:
             if is_same and (current is None or any(map(properties_of(item).get, empty))):
                 why = f"{self._noun} {self.path} is listed otherwise"
                 raise PreconditionFailed(why, RACE_RETRY)
+
+
+def _entries(resource: Json) -> set[tuple[str, str]]:
+    """The lists of a resource with the names in them."""
+    return {
+        (key, text(entry.get("name")).lower())
+        for key, value in properties_of(resource).items()
+        for entry in objects(value)
+        if entry.get("name")
+    }

@@ -1,7 +1,7 @@
 """What Resource Manager may answer that is odd, without the lab."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -223,6 +223,34 @@ async def test_what_is_empty_in_one_read_and_not_in_another_is_not_written() -> 
         await shared(there, writes, listed).change(edit)
     assert writes == []
     await shared(there, writes, [there]).change(edit)
+
+
+async def test_what_lacks_entries_that_its_etag_stands_for_is_not_written() -> None:
+    """The write would take away what others have, and its ETag would be the right one."""
+    answers = [["a", "b", "own"], ["b", "own"], ["a", "b", "own"]]
+    written = list[list[str]]()
+
+    class Api:
+        async def get(self, operation: str, path: str) -> Json:
+            names = answers.pop(0) if written else ["a", "b"]
+            return {"id": BALANCER, "etag": f"{len(written)}", "properties": rules(names)}
+
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            written.append([rule["name"] for rule in body["properties"][RULES]])
+            return {**body, "etag": f"{len(written)}"}
+
+    def rules(names: list[str]) -> Json:
+        return {RULES: [{"name": name} for name in names], "provisioningState": "Succeeded"}
+
+    def add(name: str) -> Callable[[Json], None]:
+        return lambda item: item["properties"][RULES].append({"name": name})
+
+    resource = SharedResource(cast(AzureApi, Api()), "LoadBalancer", BALANCER, {})
+    await resource.change(add("own"))
+    await resource.change(lambda item: None)
+    await resource.change(add("new"))
+    assert written == [["a", "b", "own"], ["a", "b", "own", "new"]]
+    assert not answers
 
 
 async def test_what_a_list_has_of_another_group_is_left_out() -> None:
