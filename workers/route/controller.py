@@ -122,6 +122,7 @@ class RouteController:
         if others:
             self._listing.ask()  # where the routes of these lead may be otherwise now
         if before and (node is None or node.uid != before.node.uid):
+            self._steps.unmade -= {(key, network) for network in before.networks}
             self._state.table.disown(key)
             self._listing.ask()
         if usual and usual != pod_cidrs.usual_lengths():
@@ -211,7 +212,8 @@ class RouteController:
             self._context.counters.count(metrics.ROUTE_SYNCS, "error", "periodic")
             raise
         state = replace(self._state, table=self._state.table.relisted(listed))
-        self._listing.verify_complete(sum(is_missing(cidrs, state) for cidrs in state.pod_cidrs))
+        missing = (is_missing(cidrs, state, self._steps.unmade) for cidrs in state.pod_cidrs)
+        self._listing.verify_complete(sum(missing))
         self._steps.state = state
         unfinished = set(self._unfinished())
         outcome = "changed" if unfinished else "noop"

@@ -183,13 +183,21 @@ def condition_of(node: Node) -> Json:
     return next((each for each in conditions if each.get("type") == CONDITION), {})
 
 
-def is_missing(cidrs: PodCidrs, state: RouteState) -> bool:
+def is_missing(
+    cidrs: PodCidrs, state: RouteState, unmade: Collection[tuple[str, Network]] = ()
+) -> bool:
     """Whether a Node says that it has its routes, and there is none to one of its networks.
 
-    One that may have none says so for ever, if its kubelet likes.
+    One that may have none says so for ever, if its kubelet likes: so does that whose network is
+    another's by right, or whose route is among the `unmade`, whose creation failed last.
     """
     says_so = state.may_route(cidrs) and condition_of(cidrs.node).get("reason") == CREATED
-    return says_so and not all(state.table.on(network) for network in cidrs.networks)
+    return says_so and not all(
+        state.table.on(network)
+        or (cidrs.node.name, network) in unmade
+        or state.pod_cidrs.taken_by(cidrs, network)
+        for network in cidrs.networks
+    )
 
 
 def plan_orphans(network: Network, state: RouteState, failures: Failures) -> Iterator[DropRoute]:

@@ -229,6 +229,25 @@ async def test_a_list_from_before_a_node_got_its_machine_takes_no_route_of_it_aw
         assert cloud.log == []
 
 
+@pytest.mark.parametrize("cidr", ["10.244.0.128/25", B4], ids=["anothers", "refused"])
+async def test_a_node_that_says_to_have_a_route_that_it_cannot_have_has_no_list_read_twice(
+    cidr: str,
+) -> None:
+    """A part of another Node's pod CIDR, or one that the cloud refuses; its kubelet writes this."""
+    hostile = routed("hostile", cidr, tweaks=(NEW,))
+    async with world(routed("victim", A4, tweaks=(OLD,)), hostile) as w:
+        w.cloud.dead = {"hostile"}
+        await w.settle()
+        lists = w.cloud.calls["list"]
+        for _ in range(4):
+            says_so = with_condition("False", CREATED)
+            w.cluster.put(changed(w.cluster.node("hostile"), says_so))
+            w.feed()
+            await w.full_pass()
+        assert w.cloud.routes == {A4: "victim"}
+        assert w.cloud.calls["list"] <= lists + 4
+
+
 def as_object(uid: str, provider_id: str = "fake://hostile") -> Tweak:
     """Another Node of its name."""
 
