@@ -15,35 +15,21 @@ from kubernetes.aio.client import Configuration
 from kubernetes.aio.config import kube_config, load_kube_config
 from kubernetes.aio.config.exec_provider import ExecProvider
 
+from ccm import limited_process
 from ccm.errors import ConfigurationFault, NoCredentials
 from ccm.kube.client import RestConfig
 from ccm.tls import Server
 
 log = logging.getLogger(__name__)
 
-PLUGIN_TIMEOUT = 30.0  # seconds until a credential plugin is ended
-_LIMITED = """
-import os, signal, subprocess, sys
-limit, *command = sys.argv[1:]
-plugin = subprocess.Popen(command, stdout=-1, stderr=-1, process_group=0)
-try:
-    printed, errors = plugin.communicate(timeout=float(limit))
-except subprocess.TimeoutExpired:
-    os.killpg(plugin.pid, signal.SIGKILL)
-    printed, errors, plugin.returncode = b"", f"not ended within {limit} s".encode(), 1
-sys.stdout.buffer.write(printed)
-sys.stderr.buffer.write(errors[-1000:])
-sys.exit(plugin.returncode)
-"""
-"""The package reads all of the output before any of the errors, whose pipe is full by then."""
-
 Load = Callable[[Configuration], Awaitable[None]]
 
 
 class LimitedPlugin(ExecProvider):  # type: ignore[misc]
-    """A credential plugin that is ended with all that it has started, who asked for it or not.
+    """A credential plugin that is ended with all that it has started.
 
-    At a terminal it may ask a person, and has all the time.
+    The package reads all of the output before any of the errors, whose pipe would be full by then:
+    a process between them reads both. At a terminal it may ask a person, and has all the time.
     """
 
     args: list[str]
@@ -51,7 +37,8 @@ class LimitedPlugin(ExecProvider):  # type: ignore[misc]
     def __init__(self, exec_config: Any) -> None:
         super().__init__(exec_config)
         if not (sys.stdin and sys.stdin.isatty()):
-            self.args = [sys.executable, "-I", "-c", _LIMITED, f"{PLUGIN_TIMEOUT:g}", *self.args]
+            limited = [sys.executable, "-I", limited_process.__file__]
+            self.args = [*limited, f"{limited_process.TIMEOUT:g}", *self.args]
 
 
 async def load_file(path: Path, reread_interval: float, has_plugin: bool) -> RestConfig:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ccm import limited_process
 from ccm.errors import ConfigurationFault, NoCredentials
-from ccm.kube import package_config
 from ccm.kube.config import load
 from ccm.model.objects import Json
 from tests.support.deadlines import within
@@ -137,7 +137,7 @@ async def test_a_plugin_that_never_ends_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each time that credentials are read another one would stay, with what it has started."""
-    monkeypatch.setattr(package_config, "PLUGIN_TIMEOUT", 0.5)
+    monkeypatch.setattr(limited_process, "TIMEOUT", 0.5)
     begun = tmp_path / "begun"
     script = f"echo $$ > {begun}; head -c 1000000 /dev/zero >&2; sleep 60; true"
     api = "client.authentication.k8s.io/v1"

@@ -11,14 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from botocore import xform_name
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    NoCredentialsError,
-    PartialCredentialsError,
-)
+from botocore.exceptions import ClientError, NoCredentialsError, PartialCredentialsError
 from botocore.loaders import Loader
-from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
 
 from ccm.cloud.interface import Gate
@@ -33,6 +27,7 @@ from ccm.providers.aws.ids import INSTANCE_ID
 from ccm.providers.aws.tags import Tags, read_tags
 from ccm.providers.aws.wire import (
     ELEMENTS,
+    UNREADABLE,
     check_body,
     check_members,
     limit_time,
@@ -112,18 +107,6 @@ class AwsNoRoom(AwsRefused, NoRoom):
 
 class NotAllowed(Denied):
     """No policy lets these credentials make this call."""
-
-
-UNREADABLE = (
-    BotoCoreError,
-    ClientError,
-    ResponseParserError,
-    # What botocore's parsers raise for XML of another form than theirs.
-    AttributeError,
-    KeyError,
-    TypeError,
-    ValueError,
-)
 
 
 class AwsApi:

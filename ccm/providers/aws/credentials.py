@@ -7,13 +7,12 @@ from typing import Any
 
 from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
-from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
 from ccm.cloud.credentials import RefusalPause
 from ccm.errors import Unauthenticated
 from ccm.providers.aws.config import AwsConfig
-from ccm.providers.aws.wire import new_session, time_limit
+from ccm.providers.aws.wire import UNREADABLE, new_session, time_limit
 from ccm.redaction import register_secrets
 
 OF_FILES = frozenset({"env", "shared-credentials-file", "config-file", None})
@@ -96,7 +95,7 @@ class AwsCredentials:
         try:
             found = self._find()
             is_changed = found and found.get_frozen_credentials() != self._signed
-        except (BotoCoreError, ClientError):
+        except UNREADABLE:
             return False
         if is_changed:
             self._found = found

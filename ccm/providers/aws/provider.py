@@ -39,7 +39,7 @@ from ccm.providers.aws.tags import (
 from ccm.providers.aws.topology import NetworkTopology
 from ccm.providers.aws.volumes import AwsVolumes
 from ccm.providers.aws.vpc import Vpc
-from ccm.providers.aws.wire import TimedResponse, time_limit
+from ccm.providers.aws.wire import UNREADABLE, TimedResponse, time_limit
 from ccm.redaction import register_secrets
 
 _REGION_NAME = re.compile(
@@ -80,7 +80,11 @@ class AwsCloud(CloudProvider):
     async def initialize(self, context: ProviderContext) -> None:
         """Read the configuration; what it leaves out comes from our own instance."""
         config = read_config(context.config, context.config_path)
-        await asyncio.to_thread(self._start, config, context)
+        try:
+            await asyncio.to_thread(self._start, config, context)
+        except UNREADABLE as error:  # what the SDK reads of files, processes and services
+            why = f"no credentials, or no region, can be read: {type(error).__name__}: {error}"
+            raise CloudError(why) from error
 
     async def close(self) -> None:
         """Close the connections to AWS."""

@@ -4,7 +4,6 @@ botocore reads anything that is XML as the answer to anything, an empty one, of 
 only how long it waits for the next bytes.
 """
 
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -13,21 +12,20 @@ from contextvars import ContextVar
 from datetime import datetime
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
-from signal import SIGKILL
 from socket import socket
-from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPSConnection
 from botocore.credentials import ProcessProvider
-from botocore.exceptions import CredentialRetrievalError
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.model import OperationModel
 from botocore.parsers import ResponseParserError
 from botocore.session import Session, get_session
 from botocore.utils import parse_timestamp
 
-from ccm.cloud.lookup import check_xml
+from ccm.cloud.lookup import NOT_UNDERSTOOD, check_xml
 from ccm.http import BODY_LIMIT
+from ccm.limited_process import LimitedProcess
 from ccm.model.objects import Json
 
 _BEFORE_ROOT = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*"
@@ -35,8 +33,16 @@ _BEFORE_ROOT = rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--(?:(?!-->).)*
 _HEAD = 4096  # bytes in which an answer has to begin, after comments
 ELEMENTS = "CountOfElements"
 MAX_TIME = 64  # characters
-PROCESS_TIMEOUT = 30.0  # seconds until a process that gives credentials is ended
 _SHOWN = 60  # characters of an odd answer in an error's text
+UNREADABLE = (
+    BotoCoreError,
+    ClientError,
+    ResponseParserError,
+    *NOT_UNDERSTOOD,
+    OSError,
+    RuntimeError,  # for credentials that have ended when they come
+)
+"""What botocore raises, and lets out, for answers and for what gives credentials."""
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 
 
@@ -107,27 +113,11 @@ def time_limit(seconds: float) -> Iterator[None]:
 def limit_time() -> None:
     """Have botocore's connections, those for credentials as well, keep to `time_limit`.
 
-    And what a profile's `credential_process` runs, to `PROCESS_TIMEOUT`.
+    And what a profile's `credential_process` runs is a `LimitedProcess`.
     """
     AWSHTTPConnection.response_class = TimedResponse
     AWSHTTPSConnection.response_class = TimedResponse
-    ProcessProvider.__init__.__defaults__ = (TimedProcess,)
-
-
-class TimedProcess(Popen[bytes]):
-    """A process that is ended with all that it has started when it takes too long."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, process_group=0, **options)
-
-    def communicate(self, *args: Any, **options: Any) -> tuple[bytes, bytes]:
-        try:
-            return super().communicate(*args, **{"timeout": PROCESS_TIMEOUT, **options})
-        except TimeoutExpired as late:
-            with self:
-                os.killpg(self.pid, SIGKILL)
-            why = f"not ended within {PROCESS_TIMEOUT:g} s"
-            raise CredentialRetrievalError(provider="custom-process", error_msg=why) from late
+    ProcessProvider.__init__.__defaults__ = (LimitedProcess,)
 
 
 class TimedResponse(HTTPResponse):

@@ -14,13 +14,15 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import CredentialRetrievalError
 
+from ccm import limited_process
+from ccm.cloud.gate import invoke
 from ccm.cloud.interface import ProviderContext
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import service
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
-from ccm.providers.aws import vpc, wire
+from ccm.providers.aws import vpc
 from ccm.providers.aws.config import AwsConfig
 from ccm.providers.aws.credentials import find_credentials
 from ccm.providers.aws.provider import AwsCloud, OwnInstance, read_own_instance
@@ -37,6 +39,7 @@ METADATA = {
     "placement/region": "us-east-1",
     f"network/interfaces/macs/{MAC}/vpc-id": "vpc-1",
 }
+GIVEN = '{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "Expiration": "%s"}'
 OWN = OwnInstance(METADATA["instance-id"], "us-east-1", "vpc-1")
 
 
@@ -132,16 +135,65 @@ def test_a_process_for_credentials_that_never_ends_is_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """All calls wait for it, as no two of them renew the same credentials."""
-    for name in CREDENTIALS:
-        monkeypatch.delenv(name)
-    (file := tmp_path / "config").write_text(
-        "[default]\ncredential_process = sh -c 'head -c 1000000 /dev/zero >&2; sleep 20; true'\n"
-    )
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
-    monkeypatch.setattr(wire, "PROCESS_TIMEOUT", 0.5)
+    use_process(monkeypatch, tmp_path, "head -c 1000000 /dev/zero >&2; sleep 20; true")
+    monkeypatch.setattr(limited_process, "TIMEOUT", 0.5)
     limit_time()
     with pytest.raises(CredentialRetrievalError, match=r"not ended within 0\.5 s"):
         find_credentials(AwsConfig(), "us-east-1", "test", Config())
+
+
+def test_a_process_for_credentials_that_prints_without_end_is_ended(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In its time it would print all the memory that there is."""
+    monkeypatch.setattr(limited_process, "MAX_PRINTED", 1000)
+    use_process(monkeypatch, tmp_path, "head -c 2000 /dev/zero; sleep 20; true")
+    limit_time()
+    with pytest.raises(CredentialRetrievalError, match="it printed more than 1000 bytes"):
+        find_credentials(AwsConfig(), "us-east-1", "test", Config())
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "echo a word",
+        "echo []",
+        """echo '{"Version": 1, "AccessKeyId": null, "SecretAccessKey": null}'""",
+        f"echo '{GIVEN % '2001-01-01T00:00:00Z'}'",
+        f"echo '{GIVEN % '2101-01-01T00:00:00'}'",
+        f"echo '{GIVEN % 'soon'}'",
+        r"printf '\377' >&2; exit 1",
+        "exit 1",
+    ],
+)
+async def test_what_gives_no_credentials_ends_no_process(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
+) -> None:
+    """It is an error of the calls, or of a start that waits for it, and no fault of our own."""
+    use_process(monkeypatch, tmp_path, script)
+    config = config_text(aws, aws.proxy.url).encode()
+    context = ProviderContext(KitGate(10.0), config, "cloud.conf", "test", "test")
+    cloud = AwsCloud()
+
+    async def start() -> None:
+        await cloud.initialize(context)
+        assert cloud.instances
+        await invoke(cloud.instances.describe, [node("a")])
+
+    with pytest.raises(CloudError):
+        await start()
+    await cloud.close()
+
+
+def use_process(monkeypatch: pytest.MonkeyPatch, directory: Path, script: str) -> None:
+    """Have the SDK run this for credentials, and find none elsewhere."""
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    (directory / "give").write_text(script)
+    (file := directory / "config").write_text(
+        f"[default]\ncredential_process = sh {directory / 'give'}\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
 
 
 def test_the_metadata_service_is_where_the_configuration_says(
