@@ -28,6 +28,7 @@ from ccm.errors import (
     Unanswered,
 )
 from ccm.http import HttpResponse
+from ccm.model.objects import Json
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.digitalocean.api import DigitalOceanApi
@@ -378,6 +379,16 @@ async def test_a_next_page_that_is_not_understood_is_not_the_end_of_a_list(
     api.request = request
     with pytest.raises(CloudError):
         await read(api)
+
+
+@pytest.mark.parametrize(
+    "end", [{"error": {"errors": []}}, {"error": "no"}, {"httpErrorStatusCode": 400}]
+)
+async def test_an_operation_of_google_that_failed_without_a_reason_is_no_success(end: Json) -> None:
+    """What it was to delete is still there."""
+    link = "https://compute.googleapis.com/compute/v1/projects/p/global/operations/o"
+    with pytest.raises(CloudError, match=r"addresses\.delete: the operation failed"):
+        await gce()._done("addresses.delete", {"selfLink": link, "status": "DONE", **end})
 
 
 VALUES = 16_000_000

@@ -201,6 +201,7 @@ class AzureApi(JsonApi):
     async def _follow(self, operation: str, response: HttpResponse) -> None:
         """Wait for the end of what was accepted; raises what it failed with."""
         place = response.header("Azure-AsyncOperation")
+        has_status = bool(place)  # else the end is in the HTTP status
         if not place and response.status == 202:
             place = response.header("Location")
         if not place:
@@ -218,8 +219,10 @@ class AzureApi(JsonApi):
                     return
                 case "Failed" | "Canceled" as status:
                     raise failure(operation, status, mapping(answer.get("error")))
-                case "" if response.status != 202:
+                case "" if response.status != 202 and not has_status:
                     return
+                case "" if has_status:
+                    raise self.unreadable("GetOperation")
         raise RetryAfter(f"{operation}: the operation is still in progress", BUSY_RETRY)
 
     # Tokens

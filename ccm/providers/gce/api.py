@@ -197,6 +197,8 @@ class GceApi(JsonApi):
             status = int(number(operation.get("httpErrorStatusCode")))
             codes = [text(error.get("code")) for error in errors]
             raise failure(f"{method}: {said}", status, codes) or CloudError(f"{method}: {said}")
+        if operation.get("error") or operation.get("httpErrorStatusCode"):
+            raise CloudError(f"{method}: the operation failed, and does not state why")
         return operation
 
     # Credentials

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ from ccm.providers.azure.shared_writes import SharedResource
 
 STACK = "https://management.local.example"
 BALANCER = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/loadBalancers/kit"
+DONE = {"status": "Succeeded"}
 INTERFACE = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/{}"
 
 
@@ -50,6 +52,34 @@ async def test_an_operation_that_never_ends_is_looked_at_once_a_second_at_most(
     with pytest.raises(RetryAfter, match="still in progress"):
         await azure._follow("PutThing", accepted)
     assert looks <= 182
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(
+    ("header", "answers", "is_done"),
+    [
+        (b"azure-asyncoperation", [(200, {})], False),
+        (b"azure-asyncoperation", [(200, {"status": ["Failed"]})], False),
+        (b"azure-asyncoperation", [(200, {"status": "InProgress"}), (204, {})], False),
+        (b"azure-asyncoperation", [(202, {"status": "InProgress"}), (200, DONE)], True),
+        (b"location", [(202, {}), (200, {})], True),
+    ],
+)
+async def test_an_operation_has_ended_when_its_answer_has_the_end(
+    header: bytes, answers: list[tuple[int, Json]], *, is_done: bool
+) -> None:
+    """What is not deleted yet, or never is, would be left behind for good."""
+    azure, left = api(), list(answers)
+
+    async def exchange(_: object) -> tuple[Any, HttpResponse]:
+        status, answer = left.pop(0)
+        return answer, HttpResponse(status, "", {})
+
+    cast(Any, azure).exchange = exchange
+    place = f"https://management.azure.com{BALANCER}/operations/1"
+    with nullcontext() if is_done else pytest.raises(CloudError, match="GetOperation"):
+        await azure._follow("DeleteThing", HttpResponse(202, "", {header: place.encode()}))
+    assert not left
 
 
 async def test_zones_that_an_answer_leaves_out_are_asked_for_again() -> None:
