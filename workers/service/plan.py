@@ -312,6 +312,9 @@ def _provide(
         return Refuse(service, why) if why else AddFinalizer(service)
     if applied is None or applied.relevant_spec != wanted:
         return EnsureBalancer(service, backends, is_check=applied is None and bool(service.ingress))
+    if state.has_lost_node_ports and applied.ingress is None:
+        # Another controller's now, so nothing changes what it had: as where it is refused.
+        return DeleteBalancer(service, is_orphan=False)
     status = _outstanding_status(service, applied)
     if status and not applied.is_status_tried:
         return status  # before its backends, which may change for ever

@@ -81,6 +81,7 @@ _WRITES = {
     """,
     EC2_RESOURCE: """
         AuthorizeSecurityGroupIngress RevokeSecurityGroupIngress
+        UpdateSecurityGroupRuleDescriptionsIngress
     """,
     EC2_TAG: "CreateTags DeleteTags",
     ELB: """

@@ -26,6 +26,7 @@ _EC2_ACTIONS = {
         AuthorizeSecurityGroupIngress CreateSecurityGroup DeleteSecurityGroup
         DescribeAddresses DescribeAvailabilityZones DescribeInstances DescribeRouteTables
         DescribeSecurityGroups DescribeSubnets RevokeSecurityGroupIngress
+        UpdateSecurityGroupRuleDescriptionsIngress
     """,
 }
 _ELB_ACTIONS = frozenset(name for name in API_ACTIONS if name.startswith("elb"))

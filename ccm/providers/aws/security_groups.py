@@ -39,9 +39,9 @@ class SecurityGroup:
 
 @dataclass(frozen=True, slots=True)
 class IngressChange:
-    """Let these come in, or no longer; `action` is that of the API."""
+    """Let these come in, or no longer, or give them their descriptions."""
 
-    action: Literal["Authorize", "Revoke"]
+    action: Literal["Authorize", "Revoke", "Describe"]
     group_id: str
     rules: tuple[IngressRule, ...]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from ccm.errors import Refused
+from ccm.errors import ImplementedElsewhere, Refused
 from ccm.model.objects import Json
 from ccm.model.service import SOURCE_RANGES, Feature, Service
 from ccm.settings import Settings
@@ -304,3 +304,14 @@ async def test_a_refused_service_leads_to_no_node_port_that_is_anothers_now(by_c
         await w.change(spec(ports=[port(80, nodePort=31001)]), without_annotations)
         assert w.service().ingress
         assert w.balancers.of(w.service())
+
+
+async def test_a_service_that_is_handed_over_leads_to_no_node_port_that_is_anothers_now() -> None:
+    """As by an annotation for another controller: until then it serves as it is."""
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["ensure"] = [ImplementedElsewhere("there") for _ in range(3)]
+        await w.change(spec(ports=[port(80, nodePort=31000)]))
+        await w.put(service(spec(type="NodePort", ports=[port(81)]), name="beside"))
+        assert w.balancers.of(w.service()), "it serves as it is"
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert w.balancers.of(w.service()) is None

@@ -203,6 +203,22 @@ async def test_given_security_groups_replace_its_own_and_the_nodes_are_shared(aw
     assert set(groups(aws)) == {"default", "nodes", "mine"}
 
 
+async def test_nodes_are_closed_to_a_given_group_that_the_last_one_to_have_it_gives_up(
+    aws: Aws,
+) -> None:
+    """AWS has one rule for both, which is described as that of the one that is gone."""
+    nodes = [node_of(aws.launch()[0])]
+    given = {"security-groups": aws.make_group("mine")}
+    await aws.ensure(asking(given, "one"), nodes)
+    await aws.ensure(asking(given, "two"), nodes)
+    await aws.delete(asking(given, "one"))
+    assert len(groups(aws)["nodes"]["IpPermissions"]) == 1
+    other = asking({"security-groups": aws.make_group("other")}, "two")
+    await aws.ensure(other, nodes)
+    await aws.delete(other)
+    assert groups(aws)["nodes"]["IpPermissions"] == []
+
+
 async def test_nodes_are_left_alone_when_the_configuration_says_so(aws: Aws) -> None:
     await aws.start("DisableSecurityGroupIngress = true")
     nodes = [node_of(aws.launch()[0])]

@@ -101,6 +101,65 @@ async def test_a_node_port_that_becomes_another_services_stays_open_for_it(aws: 
     assert rules(aws, "nodes") == set()
 
 
+async def test_a_node_port_that_became_another_services_is_closed_with_it_after_a_restart(
+    aws: Aws,
+) -> None:
+    """Else it stays open for whichever Service gets it next, however few may reach that."""
+    nodes = [node_of(one) for one in aws.launch()]
+    other = service("other", {f"{PREFIX}type": "nlb"}, ports=[port(81)])
+    await aws.ensure(asking(), nodes)
+    await aws.ensure(other, nodes)
+    await aws.delete(asking())
+    await aws.start()
+    await aws.delete(other)
+    assert rules(aws, "nodes") == set()
+
+
+async def test_who_may_not_describe_rules_closes_what_became_another_services_injected(
+    aws: Aws,
+) -> None:
+    """As with upstream's policy, until the process ends."""
+    nodes = [node_of(one) for one in aws.launch()]
+    other = service("other", {f"{PREFIX}type": "nlb"}, ports=[port(81)])
+    await aws.ensure(asking(), nodes)
+    await aws.ensure(other, nodes)
+    with aws.proxy.fault(
+        "UpdateSecurityGroupRuleDescriptionsIngress", Refusal(403, "UnauthorizedOperation")
+    ):
+        await aws.delete(asking())
+    assert ("tcp", 30080, 30080, EVERYBODY) in rules(aws, "nodes")
+    await aws.delete(other)
+    assert rules(aws, "nodes") == set()
+
+
+async def test_a_port_of_health_checks_that_is_given_up_is_closed(aws: Aws) -> None:
+    """Else one Service after another has what the group has room for, and ports of the Nodes."""
+    nodes = [node_of(one) for one in aws.launch()]
+    await aws.ensure(service("other", {f"{PREFIX}type": "nlb"}, ports=[port(81)]), nodes)
+    before = rules(aws, "nodes")
+    for number in (22, 10250):
+        await aws.ensure(asking({"healthcheck-port": str(number)}, ports=[port(80)]), nodes)
+        opened = {first for _, first, _, _ in rules(aws, "nodes") - before}
+        assert number in opened
+    assert 22 not in opened
+    await aws.start()
+    await aws.delete(asking())
+    assert rules(aws, "nodes") == before
+
+
+async def test_a_port_of_health_checks_stays_until_no_service_has_it(aws: Aws) -> None:
+    nodes = [node_of(one) for one in aws.launch()]
+    checked = {f"{PREFIX}type": "nlb", f"{PREFIX}healthcheck-port": "22"}
+    other = service("other", checked, ports=[port(81, node_port=30081)])
+    await aws.ensure(asking({"healthcheck-port": "22"}), nodes)
+    await aws.ensure(other, nodes)
+    await aws.delete(asking())
+    assert 22 in {first for _, first, _, _ in rules(aws, "nodes")}
+    await aws.start()
+    await aws.delete(other)
+    assert rules(aws, "nodes") == set()
+
+
 async def test_a_rule_of_another_cluster_stays_though_ours_is_the_same(aws: Aws) -> None:
     """Where both have their nodes in one group."""
     nodes = [node_of(one) for one in aws.launch()]

@@ -266,6 +266,9 @@ def apply(group: SecurityGroup, changes: Iterable[IngressChange]) -> SecurityGro
         if change.action == "Authorize":
             assert not group.rules & set(change.rules)
             group = replace(group, rules=group.rules | set(change.rules))
+        elif change.action == "Describe":
+            assert group.rules >= set(change.rules)
+            group = replace(group, rules=(group.rules - set(change.rules)) | set(change.rules))
         else:
             assert group.rules >= set(change.rules)
             group = replace(group, rules=group.rules - set(change.rules))
@@ -279,7 +282,7 @@ def opened(
     one = service(name, asked, ports=[port(number, node_port=30000 + number)])
     request = read_request(one, NLB, ClusterTag("kit"))
     there = desired_nlb(request, SUBNETS, (), "kit", probe)
-    return rules.node_rules(there, ["0.0.0.0/0"], ["10.0.0.0/24"], request.node_health_check)
+    return rules.node_rules(there, ["0.0.0.0/0"], ["10.0.0.0/24"], None, probe)
 
 
 def name_in(wanted_rules: frozenset[IngressRule]) -> str:
@@ -298,7 +301,8 @@ def test_a_shared_rule_stays_until_the_last_balancer_goes(
     for one in (first, second):
         group = apply(group, rules.plan_node_ingress(group, one, rules.Owner(name_in(one))))
         assert list(rules.plan_node_ingress(group, one, rules.Owner(name_in(one)))) == []
-    group = apply(group, rules.plan_node_ingress(group, frozenset(), rules.Owner(name_in(first))))
+    leaving = rules.Owner(name_in(first), others={name_in(second): second})
+    group = apply(group, rules.plan_node_ingress(group, frozenset(), leaving))
     assert second <= group.rules
     assert any(rule.description == rules.MTU_RULE for rule in group.rules)
     group = apply(group, rules.plan_node_ingress(group, frozenset(), rules.Owner(name_in(second))))

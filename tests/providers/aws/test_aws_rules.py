@@ -31,7 +31,7 @@ def health_rules(protocols: str, check_port: str, *ranges: str) -> set[IngressRu
     one = service("web", annotations if check_port else {}, ports=ports)
     request = read_request(one, NLB, ClusterTag("kit"))
     desired = desired_nlb(request, [SUBNET], (), "kit", None)
-    rules = node_rules(desired, ranges, [SUBNET.cidr], None)
+    rules = node_rules(desired, ranges, [SUBNET.cidr], None, None)
     return {rule for rule in rules if rule.description.startswith(HEALTH_RULE)}
 
 

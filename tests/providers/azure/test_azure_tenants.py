@@ -62,6 +62,15 @@ async def test_an_address_that_is_not_public_is_no_additional_one(
     assert rules(lab) == {}
 
 
+async def test_one_service_has_no_more_additional_addresses_than_a_part_of_the_group_takes(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    many = ",".join(f"198.51.{number}.7" for number in range(101))
+    with pytest.raises(Refused, match="more than 100 addresses"):
+        await cloud.ensure(web(annotations={"additional-public-ips": many}), node)
+    assert rules(lab) == {}
+
+
 async def test_the_address_of_a_machine_is_no_additional_one(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
@@ -447,6 +456,25 @@ async def test_additional_addresses_that_are_no_more_are_closed(
         await cloud.ensure(asked, node)
         assert not [one for one in rules(lab).values() if "198.51.100.7" in destinations_of(one)]
     assert before.items() <= rules(lab).items()
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_additional_addresses_that_no_status_has_are_closed(
+    lab: Lab, cloud: Started, node: Node, is_deleted: bool
+) -> None:
+    """As when the Service is changed before its status is written, again and again."""
+    await cloud.ensure(web("victim", **RANGES), node)
+    before = rules(lab)
+    for number in (7, 8):
+        asked = {"additional-public-ips": f"198.51.100.{number}"}
+        await cloud.ensure(web("web", asked), node)
+    assert not [one for one in rules(lab).values() if "198.51.100.7" in destinations_of(one)]
+    if is_deleted:
+        await delete(cloud, web("web"))
+        assert rules(lab) == before
+    else:
+        await cloud.ensure(web("web"), node)
+        assert not [one for one in rules(lab).values() if "198.51.100.8" in destinations_of(one)]
 
 
 @pytest.mark.parametrize("change", ["comes", "leaves", "is deleted"])

@@ -123,6 +123,25 @@ async def test_where_tags_are_not_shown_a_name_waits_for_the_address(
     assert len(do.writes()) == before
 
 
+async def test_where_tags_are_not_shown_a_host_name_takes_the_name_away_again(
+    do: DigitalOcean, cloud: Started, worker: Json
+) -> None:
+    """DO26: else each one whose status has only a host name would stay, and be made again."""
+    do.shows_tags = False
+    await cloud.ensure(web(), host(worker))
+    balancer_id, ip = only(do)["id"], only(do)["ip"]
+    assert (await cloud.ensure(web({"name": "front"}, ip=ip), host(worker))).name == "front"
+    named = {"name": "front", "hostname": "web.example.org"}
+    made = await cloud.ensure(web(named, ip=ip), host(worker))
+    published = web(named, hostname="web.example.org")
+    await cloud.ensure(published, host(worker))
+    assert (only(do)["id"], made.name) == (balancer_id, NAME)
+    assert any("called after the Service's UID" in one for one in made.warnings)
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.delete, published)
+    assert not do.balancers
+
+
 async def test_a_disowned_one_is_not_even_looked_at(
     do: DigitalOcean, cloud: Started, worker: Json
 ) -> None:

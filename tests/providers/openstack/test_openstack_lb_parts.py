@@ -120,6 +120,8 @@ def test_an_address_that_was_made_for_another_service_is_refused(
     ("record", "is_foreign", "needs_proof"),
     [
         ({"name": "kube_service_other_default_web"}, True, True),
+        ({"name": f"kube_service_{CLUSTER.name}_other_shop_web"}, True, False),
+        ({"name": f"kube_service_{CLUSTER.name}_shop_web"}, False, False),
         ({"name": NAMES.balancer, "tags": [NAMES.balancer]}, False, True),
         ({"name": NAMES.balancer, "tags": NAMES.tags(Role.OWNER)}, False, False),
         ({"name": "by-hand", "tags": NAMES.tags(Role.SHARER)}, False, False),

@@ -1,6 +1,6 @@
 """Classic Load Balancers as an `ElbType`, with the security group that goes with each."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ccm.errors import Refused, warnings_as_notes
 from ccm.model.cloud import Balancer
@@ -94,7 +94,8 @@ class ClassicElbs:
                 own = self._groups.ensure(own, group_name, request)
             own_id = own.id if own else ""
             groups = given or [own_id]
-            ingress = self._node_ingress(request.name, groups[0], own_id)
+            given_up = {*(observed.groups if observed else ())} - {*groups, *extra}
+            ingress = self._node_ingress(request.name, groups[0], own_id, given_up)
             ingress.open(backends, tag)
             executor = ElbExecutor(self._api, observed.hostname if observed else "")
             executor.execute(calls(groups))
@@ -190,13 +191,19 @@ class ClassicElbs:
         tag = self._elb.tagging.cluster_tag()
         return self._vpc.backends(target_instances(annotations, nodes), registered, tag)
 
-    def _node_ingress(self, name: str, group_id: str, own_id: str = "") -> NodeIngress:
-        """The nodes opened for a group; `own_id` is closed where another group took its place."""
+    def _node_ingress(
+        self, name: str, group_id: str, own_id: str = "", given_up: Collection[str] = ()
+    ) -> NodeIngress:
+        """The nodes opened for a group; `own_id` is closed where another group took its place.
+
+        So are groups `given_up`, whichever load balancer the rules for them are described as of.
+        """
         desired = frozenset({node_rule(group_id, name)})
         replaced = own_id if own_id != group_id else ""
 
         def plan(group: SecurityGroup) -> Iterable[IngressChange]:
-            unused = self._unused(opened_for(group, name) - {group_id}, name)
+            opened = opened_for(group, name) | (opened_for(group) & {*given_up})
+            unused = self._unused(opened - {group_id}, name)
             return plan_node_ingress(group, desired, replaced, unused)
 
         return NodeIngress(self._elb, plan)

@@ -187,9 +187,16 @@ def node_rule(group_id: str, elb_name: str) -> IngressRule:
     return IngressRule(ALL_PROTOCOLS, -1, -1, group_id, f"{NODE_RULE}={elb_name}")
 
 
-def opened_for(group: SecurityGroup, elb_name: str) -> set[str]:
-    """The security groups for which a node's group was opened in the name of a load balancer."""
-    return {rule.source for rule in group.rules if rule.description == f"{NODE_RULE}={elb_name}"}
+def opened_for(group: SecurityGroup, elb_name: str = "") -> set[str]:
+    """The security groups for which a node's group was opened in the name of a load balancer, or of
+    any.
+    """
+    named = f"{NODE_RULE}={elb_name}"
+    return {
+        rule.source
+        for rule in group.rules
+        if (rule.description == named if elb_name else rule.description.startswith(NODE_RULE))
+    }
 
 
 def plan_node_ingress(

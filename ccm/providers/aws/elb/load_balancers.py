@@ -10,7 +10,7 @@ from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node
 from ccm.model.service import Feature, Service
-from ccm.providers.aws.client import AwsApi, AwsError
+from ccm.providers.aws.client import AwsApi, AwsError, NotAllowed
 from ccm.providers.aws.config import AwsConfig, AwsTimings
 from ccm.providers.aws.elb.annotations import (
     CLASSIC,
@@ -34,6 +34,11 @@ from ccm.providers.aws.vpc import BackendInstance, Vpc
 
 GROUP_FULL = "RulesPerSecurityGroupLimitExceeded"
 RACES = ("InvalidPermission.Duplicate", "InvalidPermission.NotFound")
+_CALLS = {
+    "Authorize": "ec2:AuthorizeSecurityGroupIngress",
+    "Revoke": "ec2:RevokeSecurityGroupIngress",
+    "Describe": "ec2:UpdateSecurityGroupRuleDescriptionsIngress",
+}
 HOSTNAME_RETRY = 5.0  # seconds until a load balancer without a host name is read again
 
 
@@ -195,14 +200,14 @@ class NodeIngress:
 
     def open(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
         """Authorize what is missing for these instances."""
-        self._change("Authorize", lambda: self._vpc.node_groups(instances, tag))
+        self._change(True, lambda: self._vpc.node_groups(instances, tag))
 
     def close(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
         """Revoke what is no longer wanted, if `open` saw any; then there may be room for more."""
         if not self._has_surplus:
             return
         is_incomplete, self._failure = self._failure is not None, None
-        self._change("Revoke", lambda: self._vpc.node_groups(instances, tag))
+        self._change(False, lambda: self._vpc.node_groups(instances, tag))
         if is_incomplete:
             self.open(instances, tag)
 
@@ -211,21 +216,21 @@ class NodeIngress:
         with self._kept():
             ours = [group for group in groups if not tag.is_foreign(group.tags)]
             if ids := [group.id for group in ours if any(True for _ in self._plan(group))]:
-                self._change("Revoke", lambda: self._vpc.groups_with(ids))
+                self._change(False, lambda: self._vpc.groups_with(ids))
 
     def check(self) -> None:
         """Raise the first error there was."""
         if self._failure:
             raise self._failure
 
-    def _change(self, action: str, groups: Callable[[], Iterable[SecurityGroup]]) -> None:
+    def _change(self, opens: bool, groups: Callable[[], Iterable[SecurityGroup]]) -> None:
         if not self._is_managed:
             return
         with self._vpc.ingress_lock, self._kept():
             planned = [change for group in groups() for change in self._plan(group)]
-            self._has_surplus = any(change.action == "Revoke" for change in planned)
+            self._has_surplus = any(change.action != "Authorize" for change in planned)
             for change in planned:
-                if change.action == action:
+                if (change.action == "Authorize") == opens:
                     with self._kept():
                         change_ingress(self._api, change)
 
@@ -238,13 +243,16 @@ class NodeIngress:
 
 
 def change_ingress(api: AwsApi, change: IngressChange) -> None:
-    """Make one call; a race with another writer is a `CloudError`, to be planned again."""
+    """Make one call; a race with another writer is a `CloudError`, to be planned again.
+
+    Upstream's policy does not allow to describe rules, which is done without then.
+    """
+    permissions = ip_permissions(change.rules)
     try:
-        api.call(
-            f"ec2:{change.action}SecurityGroupIngress",
-            GroupId=change.group_id,
-            IpPermissions=ip_permissions(change.rules),
-        )
+        api.call(_CALLS[change.action], GroupId=change.group_id, IpPermissions=permissions)
+    except NotAllowed:
+        if change.action != "Describe":
+            raise
     except AwsError as error:
         if error.code == GROUP_FULL:
             raise NoRoom(

@@ -114,7 +114,7 @@ class Nlbs:
         calls()
         self._check_addresses(request, observed.nlb, tag)
         cidrs = [cidr for subnet in subnets for cidr in subnet.cidrs]
-        opened = node_rules(desired, request.ranges, cidrs, request.node_health_check)
+        opened = node_rules(desired, request.ranges, cidrs, request.node_health_check, probe)
         ingress = self._node_ingress(request.name, opened)
         with warnings_as_notes(request.annotations):
             if has_own:
@@ -140,7 +140,8 @@ class Nlbs:
         current = DesiredNlb(observed.nlb, observed.listeners, observed.groups)
         cidrs = [cidr for item in self._current_subnets(observed.nlb) for cidr in item.cidrs]
         ranges = client_ranges(ranges_if_valid(service), observed.nlb.address_type)
-        opened = node_rules(current, ranges, cidrs, service.health_check)
+        probe = self._elb.config.shared_probe
+        opened = node_rules(current, ranges, cidrs, service.health_check, probe)
         ingress = self._node_ingress(name, opened)
         ingress.open(backends, tag)
         self._execute(nlb_plan.plan_targets(targets, observed), observed).check()
@@ -156,7 +157,9 @@ class Nlbs:
         owner = self._owner(name)
         ingress = NodeIngress(
             self._elb,
-            lambda g: plan_node_ingress(g, frozenset(), owner) if owner.rules_in(g) else (),
+            lambda group: (
+                plan_node_ingress(group, frozenset(), owner) if owner.is_in(group) else ()
+            ),
         )
         self._execute(nlb_plan.plan_deletion(observed), observed)
         ingress.close_everywhere(groups, tag)

@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from ccm.model.service import HealthCheck
+from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.nlb_desired import DesiredNlb
 from ccm.providers.aws.elb.request import DUALSTACK, IPV4, IPV6
 from ccm.providers.aws.security_groups import (
@@ -25,12 +26,16 @@ MTU_RULE = "kubernetes.io/rule/nlb/mtu"
 
 
 def node_rules(
-    desired: DesiredNlb, ranges: Iterable[str], cidrs: Iterable[str], node_check: HealthCheck | None
+    desired: DesiredNlb,
+    ranges: Iterable[str],
+    cidrs: Iterable[str],
+    node_check: HealthCheck | None,
+    probe: SharedProbe | None,
 ) -> frozenset[IngressRule]:
     """Clients may reach the node ports from `ranges`, health checks come from the subnets.
 
     A group has room for few rules: what clients may do anyhow takes none for health checks. A
-    port that is not only this Service's may be checked for others as well. `cidrs` are of the
+    port that is checked for all load balancers, by the `probe`, is none's own. `cidrs` are of the
     subnets; clients of a family that is not the targets' come from there, too.
     """
     name = desired.nlb.name
@@ -41,7 +46,8 @@ def node_rules(
     for group in desired.groups.values():
         check_port = group.health_check.port
         port = group.port if check_port == "traffic-port" else int(check_port)
-        health = f"{HEALTH_RULE}={name}" if port in own_ports else HEALTH_RULE
+        is_shared = probe is not None and port == probe.port and port not in own_ports
+        health = HEALTH_RULE if is_shared else f"{HEALTH_RULE}={name}"
         sources = [cidr for cidr in ranges if family_of(cidr) == group.family]
         inside = [cidr for cidr in cidrs if family_of(cidr) == group.family]
         if desired.nlb.address_type == DUALSTACK:
@@ -87,7 +93,8 @@ class Owner:
     """A load balancer, the rules that it had, and those of others by their names.
 
     A node port may become another Service's: the rule, of which AWS has one, is then described as
-    that of the load balancer which came first, and stays when that is `gone`.
+    that of the load balancer which came first. It is the other's once it is described so, and where
+    that may not be done, once the first is `gone`.
     """
 
     name: str
@@ -100,8 +107,20 @@ class Owner:
         found = {rule for rule in group.rules if self._is_its(rule, _named(rule))}
         return found.difference(*self.others.values())
 
+    def left_to_others(
+        self, group: SecurityGroup, desired: frozenset[IngressRule]
+    ) -> list[IngressRule]:
+        """Those described as its own that only others have now, described as theirs."""
+        own = {rule for rule in group.rules if _named(rule) == self.name} - desired
+        heirs = {rule: rule for rules in self.others.values() for rule in rules}
+        return sorted((heirs[rule] for rule in own if rule in heirs), key=astuple)
+
     def _is_its(self, rule: IngressRule, named: str) -> bool:
         return named == self.name or (named in self.gone and rule in self.former)
+
+    def is_in(self, group: SecurityGroup) -> bool:
+        """Whether a group has rules that are its own, or described so."""
+        return any(_named(rule) == self.name for rule in group.rules) or bool(self.rules_in(group))
 
     @property
     def has_heir(self) -> bool:
@@ -118,11 +137,13 @@ def plan_node_ingress(
     all load balancers share stays as long as any of them has clients. AWS has one rule for both.
     """
     own = owner.rules_in(group)
-    left = [*(group.rules - own), *desired]
-    clients = {rule.source for rule in left if rule.description.startswith(CLIENT_RULE)}
+    open_then = [*(group.rules - own), *desired]
+    clients = {rule.source for rule in open_then if rule.description.startswith(CLIENT_RULE)}
     mtu = {packet_size_rule(cidr, MTU_RULE) for cidr in clients}
     shared = {rule for rule in group.rules if rule.description in (HEALTH_RULE, MTU_RULE)}
     checks = {rule for rule in shared if rule.description == HEALTH_RULE and clients}
+    if left := owner.left_to_others(group, desired):
+        yield IngressChange("Describe", group.id, tuple(left))
     yield from plan_ingress(group, desired | mtu | checks, own | shared)
 
 

@@ -69,6 +69,8 @@ class AzureLoadBalancers:
         }
         self._placements = Placements()
         self._public = dict[str, set[str]]()  # addresses, by the base name of a Service
+        self._additional = dict[str, set[str]]()
+        """Additional addresses that may be open, by the same: a status has them only later."""
         self._shares = not context.restricts_annotations
         self._addresses = PublicAddresses(api, config, self._cluster, not self._shares)
         self._admission = Admission(api, config)
@@ -129,7 +131,8 @@ class AzureLoadBalancers:
             read = await self._pools.read(names, self._pools.nodes, balancers)
             addresses |= self._pools.addresses(names, balancers, read)
         marked = {ip_of(item) for item in listed if owner.is_of(item)} - {""}
-        more = {*published_ips(service), *marked} - addresses
+        additional = self._additional.get(names.base, set())
+        more = {*published_ips(service), *marked, *additional} - addresses
         with suppress(Refused):
             more |= {*additional_ips(annotations)}
         others = await self._addresses.of_others(balancers.values(), names) if more else set()
@@ -140,6 +143,7 @@ class AzureLoadBalancers:
         await self._addresses.release(owner, (), listed)
         self._placements.forget(names)
         self._public.pop(names.base, None)
+        self._additional.pop(names.base, None)
         await self._pools.take_over(names, balancers, left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
@@ -200,10 +204,14 @@ class AzureLoadBalancers:
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = self._pools.addresses(names, balancers, read)
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
-        if was := published_ips(request.service) - {*addresses, *more, *extent.shared}:
+        opened = self._additional.get(names.base, set())
+        published = published_ips(request.service)
+        if was := {*published, *opened} - {*addresses, *more, *extent.shared}:
             stale |= was - await self._addresses.of_others(now.values(), names)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
+        self._additional[names.base] = {*opened, *more}  # whatever comes of the write
         await self._admission.admit(request, addresses, extent, wanted)
+        self._additional[names.base] = {*more}
         await self._pools.take_over(names, now, await self._leave(names, now, now.keys() - {place}))
         used = [ids.id_of(item) for item in public.values()]
         await self._addresses.release(self._addresses.owner(request), used, listed)

@@ -38,6 +38,7 @@ MOST_PROBE_SECONDS = 120
 PROBE_PATH = "/"
 SERVICE_TAG = re.compile(r"[A-Za-z0-9.*]{1,80}")
 MOST_SERVICE_TAGS = 50
+MOST_ADDITIONAL = 100  # addresses by annotation; the group of all Services takes 4,000
 _PRIVATE = "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"
 INNER = [*map(ip_network, _PRIVATE)]
 
@@ -289,6 +290,8 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
 def additional_ips(annotations: Annotations) -> list[str]:
     """Public addresses of someone else's load balancer that kube-proxy is to serve."""
     key, found = f"{PREFIX}additional-public-ips", annotations.items("additional-public-ips")
+    if len(found) > MOST_ADDITIONAL:
+        raise Refused(f"annotation {key}: more than {MOST_ADDITIONAL} addresses")
     try:
         addresses = [ip_address(item) for item in found]
     except ValueError as error:

@@ -184,20 +184,20 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     async def _rename(self, request: LoadBalancerRequest, record: Json) -> Json:
         """Its record with the name by annotation, unless another has that.
 
-        While nothing else says whose it is, it keeps the name that does.
+        While nothing else says whose it is, it has the name that does, or gets it back.
         """
-        names = Names(request.annotations.service, self._cluster)
-        why = (
-            "the load balancer is called after the Service's UID, which alone identifies its owner"
-        )
-        if record.get("name") == names.wanted:
-            return record
-        if names.may_rename(record):
-            try:
-                return await self.update(record, {"name": names.wanted})
-            except Conflict:
-                why = "another load balancer has this name"
-        request.annotations.ignore("name", why)
+        names, why = Names(request.annotations.service, self._cluster), ""
+        name = names.wanted
+        if not names.may_rename(record):
+            name, proof = names.default, "the Service's UID, which alone identifies its owner"
+            why = f"the load balancer is called after {proof}"
+        try:
+            if record.get("name") != name:
+                record = await self.update(record, {"name": name})
+        except Conflict:
+            why = "another load balancer has this name"
+        if why:
+            request.annotations.ignore("name", why)
         return record
 
     async def _send(self, operation: str, method: str, path: str, body: Json) -> Json:

@@ -160,7 +160,9 @@ class Names:
         tags, name = tags_of(record), text(record.get("name"))
         if is_marked(tags):
             return self.cluster_tags[0] not in tags or self.is_of_another_cluster(record)
-        return name.startswith(PREFIX) and not name.startswith(f"{PREFIX}{self.cluster}_")
+        own, _, of = name.partition(f"{PREFIX}{self.cluster}_")
+        is_of_ours = not own and (of.count("_") == 1 or len(name) == MAX_TEXT)
+        return name.startswith(PREFIX) and not is_of_ours  # names of clusters may have a _, too
 
     def owns(self, record: Json) -> bool:
         """Whether a load balancer says itself that it is this Service's."""
