@@ -139,7 +139,7 @@ class OpenStackApi(JsonApi):
             links = answer.get(f"{key}_links") or ()
             if not isinstance(links, list | tuple):
                 raise TypeError(f"{key}_links is not a list")
-            if not answer[key] or not any(link.get("rel") == "next" for link in links):
+            if not any(link.get("rel") == "next" for link in links):
                 return {}
             return {"marker": text(mapping(answer[key][-1]).get("id"))}
 

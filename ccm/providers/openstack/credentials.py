@@ -132,7 +132,7 @@ def find_clouds_file(known: GlobalSection) -> Path | None:
     """The configured file, else that of the environment, else the first where one may be."""
     named = known.clouds_file or os.environ.get("OS_CLIENT_CONFIG_FILE", "")
     places = [named] if named else [f"{where}/clouds.yaml" for where in CLOUDS_DIRECTORIES]
-    files = (Path(place).expanduser() for place in places)
+    files = (Path(os.path.expanduser(place)) for place in places)  # also of users without a home
     return next((file for file in files if file.is_file()), None)
 
 

@@ -1,6 +1,7 @@
 """cloud.conf as upstream has it, clouds.yaml, and what is told about wrong ones."""
 
 import logging
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,23 @@ def test_what_the_file_leaves_out_is_taken_from_clouds_yaml(
     assert (known.username, known.password, known.tenant_id) == ("me", "hidden", "p")
     monkeypatch.setenv("OS_CLOUD", "one")
     assert read_config(clouds.encode(), "").credentials.region == "Here"
+
+
+@pytest.mark.parametrize("file", ["~no-such-user/clouds.yaml", ""])
+def test_a_home_that_is_not_known_is_no_place_of_clouds_yaml(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str
+) -> None:
+    """A user of a container may have none, and no entry in its list of users."""
+
+    def unknown(_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    monkeypatch.delenv("HOME")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", file)
+    with pytest.raises(ConfigurationFaults, match=r"no clouds\.yaml in"):
+        read_config(b"[Global]\nuse-clouds = true\n", "cloud.conf")
 
 
 def test_clouds_yaml_keeps_texts_as_they_are_written(clouds: str) -> None:

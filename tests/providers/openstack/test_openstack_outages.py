@@ -17,6 +17,7 @@ from ccm.model.objects import Json
 from tests.e2e.conftest import api, cluster
 from tests.labs.openstack.lab import Lab
 from tests.providers.openstack.whole import AGENT, Whole
+from tests.support.deadlines import PATIENCE
 from tests.support.running import long, until
 
 __all__ = ["api", "cluster"]
@@ -24,7 +25,7 @@ __all__ = ["api", "cluster"]
 pytestmark = [long, pytest.mark.real, pytest.mark.timeout(3600)]
 
 OUTAGE = float(os.environ.get("OPENSTACK_OUTAGE", "30"))
-LIMIT = 1200.0  # seconds; the whole cloud runs on this machine
+LIMIT = 10 * PATIENCE  # seconds; the whole cloud runs on this machine
 NAMES = ("outage-0", "outage-1")
 JOINS = "outage-1"
 
