@@ -98,8 +98,9 @@ def test_no_file_of_a_certificate_keeps_a_process_waiting(tmp_path: Path) -> Non
     ):
         with pytest.raises(OSError, match="not a regular file"):
             client_tls(server)
-    os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
-    writer.join()
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer.join()  # which may not have come as far as the pipe before
+    os.close(reader)
     private = load_pem_private_key(key.read_bytes(), None)
     locked = private.private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"phrase")
