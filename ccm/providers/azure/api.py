@@ -219,10 +219,10 @@ class AzureApi(JsonApi):
                     return
                 case "Failed" | "Canceled" as status:
                     raise failure(operation, status, mapping(answer.get("error")))
-                case "" if response.status != 202 and not has_status:
-                    return
                 case "" if has_status:
                     raise self.unreadable("GetOperation")
+                case "" if response.status != 202:
+                    return
         raise RetryAfter(f"{operation}: the operation is still in progress", BUSY_RETRY)
 
     # Tokens

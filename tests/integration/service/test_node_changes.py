@@ -57,6 +57,16 @@ def again(turn: int) -> Tweak:
     return lambda raw: raw["metadata"].update(uid=f"{turn}")
 
 
+async def register_again(w: World, times: int, every: float) -> None:
+    """A Node is deleted and comes back, so many times."""
+    for turn in range(times):
+        w.cluster.remove("Node", "n1")
+        await asyncio.sleep(every / 2)
+        w.cluster.put(node("n1", again(turn)))
+        await asyncio.sleep(every / 2)
+    await w.rest()
+
+
 def updates(w: World) -> list[tuple[str, ...]]:
     """The backend updates: Service and backends."""
     return [call[1:] for call in w.balancers.named("update")]
@@ -212,12 +222,7 @@ async def test_a_kubelet_that_registers_again_for_ever_costs_few_updates() -> No
     """Each time with its provider ID and without a taint: it leaves the backends and joins them."""
     async with running_with(N1, N2, service()) as w:
         await w.rest()
-        for turn in range(150):
-            w.cluster.remove("Node", "n1")
-            await asyncio.sleep(2.0)
-            w.cluster.put(node("n1", again(turn)))
-            await asyncio.sleep(2.0)
-        await w.rest()
+        await register_again(w, 150, every=4.0)
         assert len(updates(w)) <= 2 * (CHANGES + 600 / CHANGE_PAUSE + 1)
         await asyncio.sleep(CHANGE_PAUSE + 1.0)
         await w.rest()
@@ -235,12 +240,7 @@ async def test_a_kubelet_that_registers_again_for_ever_costs_few_reads_of_marks(
 
     async with running_with(N1, N2, service(), instances=Machines({})) as w:
         await w.rest()
-        for turn in range(150):
-            w.cluster.remove("Node", "n1")
-            await asyncio.sleep(1.0)
-            w.cluster.put(node("n1", again(turn)))
-            await asyncio.sleep(1.0)
-        await w.rest()
+        await register_again(w, 150, every=2.0)
         assert len(asked) <= READS + 300 / READ_PAUSE + 1
 
 

@@ -43,6 +43,15 @@ def attached(aws: Aws) -> list[str]:
     return [names[one] for one in nlb.get("SecurityGroups", [])]
 
 
+async def ensure_two(aws: Aws) -> Service:
+    """Two Services with one node port, which becomes the other's when the first one goes."""
+    nodes = [node_of(one) for one in aws.launch()]
+    other = service("other", {f"{PREFIX}type": "nlb"}, ports=[port(81)])
+    await aws.ensure(asking(), nodes)
+    await aws.ensure(other, nodes)
+    return other
+
+
 def rules(aws: Aws, name: str = OWN) -> set[tuple[str, int, int, str]]:
     return {
         (one["IpProtocol"], one["FromPort"], one["ToPort"], each["CidrIp"])
@@ -91,10 +100,7 @@ async def test_an_nlb_gets_a_group_that_follows_the_service_and_goes_with_it(man
 
 async def test_a_node_port_that_becomes_another_services_stays_open_for_it(aws: Aws) -> None:
     """AWS has one rule for both, with the description of the one that came first."""
-    nodes = [node_of(one) for one in aws.launch()]
-    other = service("other", {f"{PREFIX}type": "nlb"}, ports=[port(81)])
-    await aws.ensure(asking(), nodes)
-    await aws.ensure(other, nodes)
+    other = await ensure_two(aws)
     await aws.delete(asking())
     assert ("tcp", 30080, 30080, EVERYBODY) in rules(aws, "nodes")
     await aws.delete(other)
@@ -105,10 +111,7 @@ async def test_a_node_port_that_became_another_services_is_closed_with_it_after_
     aws: Aws,
 ) -> None:
     """Else it stays open for whichever Service gets it next, however few may reach that."""
-    nodes = [node_of(one) for one in aws.launch()]
-    other = service("other", {f"{PREFIX}type": "nlb"}, ports=[port(81)])
-    await aws.ensure(asking(), nodes)
-    await aws.ensure(other, nodes)
+    other = await ensure_two(aws)
     await aws.delete(asking())
     await aws.start()
     await aws.delete(other)
@@ -119,10 +122,7 @@ async def test_who_may_not_describe_rules_closes_what_became_another_services_in
     aws: Aws,
 ) -> None:
     """As with upstream's policy, until the process ends."""
-    nodes = [node_of(one) for one in aws.launch()]
-    other = service("other", {f"{PREFIX}type": "nlb"}, ports=[port(81)])
-    await aws.ensure(asking(), nodes)
-    await aws.ensure(other, nodes)
+    other = await ensure_two(aws)
     with aws.proxy.fault(
         "UpdateSecurityGroupRuleDescriptionsIngress", Refusal(403, "UnauthorizedOperation")
     ):

@@ -12,7 +12,7 @@ from ccm.providers.azure.ids import NETWORK
 from ccm.providers.azure.lb import plan, security_group
 from ccm.providers.azure.lb.addresses import ips_of
 from ccm.providers.azure.lb.annotations import PREFIX
-from ccm.providers.azure.lb.members import Backends
+from ccm.providers.azure.lb.members import Backends, private_addresses
 from ccm.providers.azure.lb.names import Names
 from ccm.providers.azure.lb.request import DENIES, BalancerRequest, additional_ips
 from ccm.providers.azure.lb.security_group import Access, Extent, Reached
@@ -56,9 +56,9 @@ class Admission:
         annotations = request.annotations
         ports = request.security_ports(not {*addresses}.isdisjoint(extent.foreign))
         if not request.is_floating:
-            own, known = {*addresses} - {*extent.shared}, filter(None, wanted.values())
+            own = {*addresses} - {*extent.shared}
             extent = replace(extent, stale={*extent.stale, *own})
-            addresses = sorted({ip for machine in known for ip in machine.private})
+            addresses = sorted(private_addresses(wanted.values()))
         addresses = [*addresses, *additional_ips(annotations)]
         access = Access(request.sources, ports, request.denies_others)
         if access.denies_others and not {*addresses}.isdisjoint(extent.foreign):

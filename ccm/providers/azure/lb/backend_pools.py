@@ -19,6 +19,7 @@ from ccm.providers.azure.lb.members import (
     joined_addresses,
     joined_groups,
     pool_members,
+    private_addresses,
 )
 from ccm.providers.azure.lb.names import Names
 from ccm.providers.azure.lb.placement import Balancers
@@ -49,7 +50,7 @@ class BackendPools:
     def addresses(self, names: Names, balancers: Balancers, read: Candidates) -> set[str]:
         """Those of the machines behind these load balancers, and of Nodes, which may have left."""
         asked = (read.machines.by_id.get(ids.machine_of(node.provider_id)) for node in read.nodes)
-        own = {ip for machine in filter(None, asked) for ip in machine.private}
+        own = private_addresses(asked)
         return own | joined_addresses(self._pools(balancers, names), read.machines.interfaces)
 
     def is_left_out(self, node: Node, wanted: Backends) -> bool:
@@ -103,7 +104,7 @@ class BackendPools:
         interfaces = read.machines.interfaces
         listed = [(self._members.leaving(item, interfaces), item) for item in wrong]
         gone = {ip for left, _ in listed for ip in left}
-        gone -= {ip for machine in wanted.values() if machine for ip in machine.private}
+        gone -= private_addresses(wanted.values())
         if gone and plan.has_node_ports(balancers.values()):
             await self._admission.open(None, None, (), Extent(gone), [])
         for _, members in sorted(listed, key=lambda pair: not pair[0]):

@@ -205,8 +205,7 @@ class AzureLoadBalancers:
         machine_ips = self._pools.addresses(names, balancers, read)
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
         opened = self._additional.get(names.base, set())
-        published = published_ips(request.service)
-        if was := {*published, *opened} - {*addresses, *more, *extent.shared}:
+        if was := {*published_ips(request.service), *opened} - {*addresses, *more, *extent.shared}:
             stale |= was - await self._addresses.of_others(now.values(), names)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
         self._additional[names.base] = {*opened, *more}  # whatever comes of the write

@@ -110,6 +110,11 @@ def _shares(
     }
 
 
+def private_addresses(machines: Iterable[Machine | None]) -> set[str]:
+    """Those of the machines that are known."""
+    return {ip for machine in filter(None, machines) for ip in machine.private}
+
+
 def joined_groups(pools: Iterable[Json]) -> set[str]:
     """The resource groups of the interfaces in pools."""
     scopes = (ids.scope_of(key) for pool in pools for key in _joined(pool))
