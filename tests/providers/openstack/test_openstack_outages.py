@@ -18,6 +18,7 @@ from tests.e2e.conftest import api, cluster
 from tests.labs.openstack.lab import Lab
 from tests.providers.openstack.whole import AGENT, Whole
 from tests.support.deadlines import PATIENCE
+from tests.support.environment import NODES
 from tests.support.running import long, until
 
 __all__ = ["api", "cluster"]
@@ -28,30 +29,34 @@ OUTAGE = float(os.environ.get("OPENSTACK_OUTAGE", "30"))
 LIMIT = 10 * PATIENCE  # seconds; the whole cloud runs on this machine
 NAMES = ("outage-0", "outage-1")
 JOINS = "outage-1"
+STRANGERS = 30  # Nodes without a server that come and go meanwhile: each has Nova asked
+LOGINS = 4 * 4.0  # a minute: four workers, each after 0, 5, 15 and 35 s
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What the lab answers instead; whether Nodes go on, and how often Octavia may be asked."""
+    """What the lab answers instead; whether Nodes go on, and how often a service may be asked."""
 
     rules: tuple[Json, ...]
     nodes_go_on: bool
-    calls_a_minute: float
+    calls_a_minute: dict[str, float]
 
 
 OCTAVIA_THROTTLES = {"service": "octavia", "status": 429, "retry_after": 10}
 OUTAGES = {
-    "401 from all": Outage(({"status": 401},), False, 60.0),
-    "429 with Retry-After": Outage((OCTAVIA_THROTTLES,), True, 12.0),
+    "401 from all": Outage(({"status": 401},), False, {"octavia": 60.0, "keystone": LOGINS}),
+    "429 with Retry-After": Outage((OCTAVIA_THROTTLES,), True, {"octavia": 12.0}),
     "slow Keystone": Outage(
         (
             {"service": "keystone", "delay": 10.0},
             {"service": "nova", "status": 401, "count": 1},
         ),
         True,
-        60.0,
+        {"octavia": 60.0},
     ),
-    "dead Octavia": Outage(({"service": "octavia", "status": 503, "delay": 5.0},), True, 60.0),
+    "dead Octavia": Outage(
+        ({"service": "octavia", "status": 503, "delay": 5.0},), True, {"octavia": 60.0}
+    ),
 }
 
 
@@ -79,14 +84,19 @@ async def test_an_outage_deletes_nothing_and_is_recovered_from(
         with whole.lab.faults(*outage.rules):
             await whole.register(JOINS, 1)
             await whole.add_service("during")
-            await asyncio.sleep(OUTAGE)
+            for number in range(STRANGERS):
+                await whole.register(f"stranger-{number}", 2 + number)
+                await asyncio.sleep(OUTAGE / STRANGERS)
             calls = whole.lab.calls()[seen:]
+            for number in range(STRANGERS):
+                await whole.api.request("DELETE", f"{NODES}/stranger-{number}")
             if outage.nodes_go_on:
                 await until("Nodes go on", whole.are_initialized, LIMIT)
             there = await what_there_is(whole)
             assert {key: there[key] for key in kept} == kept
         asked = Counter(call["service"] for call in calls)
-        assert asked["octavia"] <= outage.calls_a_minute * max(1.0, OUTAGE / 60)
+        for service, most in outage.calls_a_minute.items():
+            assert asked[service] <= most * max(1.0, OUTAGE / 60), service
         await until("all is served", lambda: is_served(whole), LIMIT)
         there = await what_there_is(whole)
         assert {key: there[key] for key in kept} == kept
