@@ -43,6 +43,8 @@ class Outage:
 
 
 OCTAVIA_THROTTLES = {"service": "octavia", "status": 429, "retry_after": 10}
+TOKENS_END = tuple({"service": name, "status": 401, "count": 1} for name in ("nova", "neutron"))
+"""What services answer, minutes later, to the tokens of credentials that were deleted."""
 OUTAGES = {
     "401 from all": Outage(({"status": 401},), False, {"octavia": 60.0, "keystone": LOGINS}),
     "429 with Retry-After": Outage((OCTAVIA_THROTTLES,), True, {"octavia": 12.0}),
@@ -147,9 +149,10 @@ async def test_credentials_are_exchanged_while_nodes_join(whole: Whole, servers:
             starts = supervisor.pids()
             write(second)
             lab.delete("keystone", f"{path}/{first['id']}")
-            await whole.register(JOINS, 1)
-            await until("it is initialized", whole.are_initialized, LIMIT)
-            await until("both have networks", whole.have_networks, LIMIT)
+            with lab.faults(*TOKENS_END):
+                await whole.register(JOINS, 1)
+                await until("it is initialized", whole.are_initialized, LIMIT)
+                await until("both have networks", whole.have_networks, LIMIT)
             assert supervisor.pids() == starts, "no worker ended"
             await whole.delete_nodes()
             await until("no route is left", lambda: not whole.routes(), LIMIT)
