@@ -14,13 +14,12 @@ from ccm.cloud.lookup import NOT_UNDERSTOOD
 from ccm.model.cloud import AddressType, NodeAddress, read_address
 from ccm.model.objects import mapping, text
 from ccm.providers.vsphere.config import IPV4, AddressRules, VsphereConfig
-from ccm.providers.vsphere.inventory import Nic
+from ccm.providers.vsphere.inventory import MAX_METADATA, Nic
 
 Address = IPv4Address | IPv6Address
 
 NO_CARD = -1  # the `device` of what is no card of the machine: bridges of CNIs, tunnels
 MAX_ADDRESSES = 256  # of one machine; root in the guest can make any number
-MAX_METADATA = 16 << 10  # bytes; root in the guest can write any
 MAX_BRACKETS = 200  # in it
 MAX_REMEMBERED = 4096  # machines whose metadata is not read again while it is the same
 

@@ -13,6 +13,7 @@ from pyVmomi import vim, vmodl
 
 from ccm.cloud.lookup import MAX_PAGES
 from ccm.errors import CloudError
+from ccm.http import BodyTooLarge
 from ccm.model.cloud import PowerState, swapped_uuid
 from ccm.model.objects import text
 from ccm.providers.vsphere import ids
@@ -20,6 +21,8 @@ from ccm.providers.vsphere.soap import NoSuchObject
 from ccm.providers.vsphere.vcenter import Session, VCenterApi
 
 PAGE = 1000  # objects; vCenter may give fewer, and a token for the rest
+MAX_HOST_NAME = 253  # characters; root in the guest can write any
+MAX_METADATA = 16 << 10  # bytes; the same
 MOST_PLACES = 100  # inside of each other; a circle of them has no end
 PLACE_PROPERTIES = ("name", "parent")
 METADATA = 'config.extraConfig["guestinfo.metadata"]'
@@ -80,7 +83,9 @@ class Machine:
 
     @property
     def hostname(self) -> str:
-        return text(self.properties.get("guest.hostName"))
+        """What the guest calls itself; each of its parts is a name that its Node may have."""
+        written = text(self.properties.get("guest.hostName"))
+        return written if len(written) <= MAX_HOST_NAME else ""
 
     @property
     def is_template(self) -> bool:
@@ -185,14 +190,29 @@ class InventoryReader:
         self.api, self.name = api, api.name
         self._uuids: dict[str, str] = {}  # by managed object, for machines that are there
         self._cached: dict[str, str] = {}  # managed objects of Nodes, by UUID
+        self._pages = 1  # in which a `PAGE` of objects is read
 
     async def read(self) -> Inventory:
-        """Everything that the login may see, in one call and one more for each further page."""
+        """Everything that the login may see, in one call and one more for each further page.
+
+        Guests write a part of it: pages that are too large halve until they fit.
+        """
+        while True:
+            try:
+                objects = await self._objects()
+            except CloudError as error:
+                if self._pages >= PAGE or not isinstance(error.__cause__, BodyTooLarge):
+                    raise
+                self._pages *= 2
+                continue
+            self._pages = max(self._pages // 2, 1)
+            return self._understood(objects)
+
+    async def _objects(self) -> list[Any]:
         try:
-            objects = await self.api.in_session(self._retrieve)
+            return await self.api.in_session(self._retrieve)
         except NoSuchObject:  # something ended while it was being read
-            objects = await self.api.in_session(self._retrieve)
-        return self._understood(objects)
+            return await self.api.in_session(self._retrieve)
 
     def remember(self, machine: Machine) -> None:
         """This one is a Node's: when it is missed, its managed object is looked for as well."""
@@ -220,7 +240,8 @@ class InventoryReader:
         """All objects, from all pages; never some of them."""
         collector = self.api.content.propertyCollector
         spec = _everything(session.view, self.api.content.rootFolder)
-        options = vmodl.query.PropertyCollector.RetrieveOptions(maxObjects=PAGE)
+        size = max(PAGE // self._pages, 1)
+        options = vmodl.query.PropertyCollector.RetrieveOptions(maxObjects=size)
         call = self.api.call
         answer = await call(session, collector, "RetrievePropertiesEx", [spec], options)
         objects = list[Any]()
@@ -228,6 +249,7 @@ class InventoryReader:
             if answer is None:
                 raise CloudError(f"{self.name}: ListInventory: the answer has nothing in it")
             objects += answer.objects
+            _forget_long_metadata(answer.objects)
             if not answer.token:
                 return objects
             call_next = (collector, "ContinueRetrievePropertiesEx", answer.token)
@@ -326,6 +348,13 @@ class InventoryReader:
             inventory.incomplete_reasons.append(
                 f"{self.name} has no datacenter, or none that may be seen"
             )
+
+
+def _forget_long_metadata(objects: Iterable[Any]) -> None:
+    """What no one reads takes no memory until all pages are there."""
+    for item in (item for content in objects for item in content.propSet):
+        if item.name == METADATA and len(text(getattr(item.val, "value", ""))) > MAX_METADATA:
+            item.val.value = ""
 
 
 def plain(value: Any) -> Any:

@@ -11,7 +11,6 @@ import yaml
 
 from ccm.model.cloud import Network, read_network
 from ccm.providers.vsphere.addresses import (
-    MAX_METADATA,
     GuestAddress,
     NoAddress,
     addresses_of,
@@ -19,7 +18,7 @@ from ccm.providers.vsphere.addresses import (
     static_addresses,
 )
 from ccm.providers.vsphere.config import AddressRules, VsphereConfig
-from ccm.providers.vsphere.inventory import Nic
+from ccm.providers.vsphere.inventory import MAX_METADATA, Nic
 from tests.labs.vsphere.lab import Lab, nic
 from tests.providers.vsphere.conftest import Started, node_of
 

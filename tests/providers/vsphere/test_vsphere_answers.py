@@ -45,6 +45,14 @@ def test_folders_without_end_keep_no_process_busy() -> None:
     assert len([*Inventory("lab", machines, places).chain("f-0")]) == MOST_PLACES
 
 
+def test_a_host_name_of_any_length_is_none() -> None:
+    """A guest writes it: of one with many dots each part was another name of its Node."""
+    names = ["node-1", "node-1.example", "node-1.example.com"]
+    for written, expected in (("Node-1.example.com", names), ("." * 4000, [""])):
+        machine = Machine("vm-1", "node-1", "", {"guest.hostName": written})
+        assert [*machine.guest_names()] == expected
+
+
 @pytest.mark.parametrize("odd", ["two words", "line\n", "t\u20ack"])
 async def test_a_session_that_no_request_could_show_is_not_kept(odd: str) -> None:
     """No call would leave until the process ends."""

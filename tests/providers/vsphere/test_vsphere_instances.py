@@ -2,6 +2,7 @@
 
 import pytest
 
+from ccm.errors import CloudError
 from ccm.model.cloud import AddressType, Gone, PowerState, swapped_uuid
 from tests.labs.vsphere.lab import Lab, config_of, nic
 from tests.providers.vsphere.conftest import Started, node_of, node_with
@@ -201,6 +202,22 @@ async def test_all_pages_are_read(
     found = await cloud.describe(*map(node_of, machines))
     assert len({one.provider_id for one in found.values()}) == 20  # type: ignore[union-attr]
     assert lab.calls()["ContinueRetrievePropertiesEx"] >= 4
+
+
+async def test_what_guests_write_makes_no_list_too_large(
+    lab: Lab, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root in a guest writes a megabyte of metadata, and many of them more than an answer has."""
+    machines = lab.create(*(f"node-{number}" for number in range(8)))
+    for made in machines:
+        lab.change(made["name"], metadata="x" * (32 << 10))
+    await cloud.known(node_of(machines[0]))
+    monkeypatch.setattr("ccm.http.BODY_LIMIT", 160 << 10)
+    found = await cloud.describe(*map(node_of, machines))
+    assert len({one.provider_id for one in found.values()}) == 8  # type: ignore[union-attr]
+    lab.change(machines[0]["name"], metadata="x" * (160 << 10))
+    with pytest.raises(CloudError, match="a body of more than"):
+        await cloud.describe(node_of(machines[0]))
 
 
 async def test_services_are_left_to_others(cloud: Started) -> None:
