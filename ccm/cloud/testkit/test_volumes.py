@@ -1,6 +1,7 @@
 """Where volumes are: three answers as for machines, and `Gone` only on the cloud's word."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,9 +11,12 @@ from ccm.cloud.testkit.gate import NO_ANSWER, Interruption
 from ccm.cloud.testkit.harness import Harness, volume
 from ccm.errors import CloudError
 from ccm.model.cloud import Gone, Unknown, VolumePlace
+from ccm.model.objects import Json
 from ccm.model.volume import PLACEHOLDER
 
 pytestmark = pytest.mark.asyncio
+
+MADE_UP = "made-up", "..", "x" * 100_000, "a?b#c%2e\r\n"
 
 
 async def test_a_volume_has_its_zones_and_their_region(harness: Harness) -> None:
@@ -33,6 +37,27 @@ async def test_volumes_that_are_not_there_are_gone_and_spoil_no_other(harness: H
         await invoke(harness.adapter.delete_volume, current)
         answers = await harness.places([volume("there", current.spec)])
         assert isinstance(answers["there"], Gone)
+
+
+async def test_an_id_that_is_made_up_costs_no_other_volume_its_answer(harness: Harness) -> None:
+    """Who may create volumes writes any: of a place that is not there, or not this account's."""
+    for source in harness.volume_sources:
+        disk = await invoke(harness.adapter.create_volume, source)
+        for odd in made_up(disk.spec):
+            answers = await harness.places([volume("odd", odd), volume("there", disk.spec)])
+            assert isinstance(answers["there"], VolumePlace), (odd, answers)
+
+
+def made_up(spec: Json) -> Iterator[Json]:
+    """The same with another part in each text, one after the other."""
+    for key, value in spec.items():
+        if isinstance(value, dict):
+            yield from ({**spec, key: inner} for inner in made_up(value))
+        elif isinstance(value, str) and key != "driver":
+            parts = value.split("/")
+            for at in range(len(parts)):
+                for part in MADE_UP:
+                    yield {**spec, key: "/".join([*parts[:at], part, *parts[at + 1 :]])}
 
 
 async def test_a_volume_that_is_still_being_made_is_unknown(harness: Harness) -> None:

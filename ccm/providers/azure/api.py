@@ -20,6 +20,7 @@ from ccm.errors import (
     CloudError,
     ConfigurationFaults,
     Conflict,
+    Denied,
     NoRoom,
     NotFound,
     Refused,
@@ -70,6 +71,8 @@ RACE_RETRY = 0.5  # seconds until what was changed meanwhile is read again
 
 ELSEWHERE = ("ResourceGroupNotFound", "SubscriptionNotFound", "InvalidSubscriptionId")
 """404 of all that is in a group or a subscription: nothing is known of one resource."""
+ANOTHER_TENANT = "InvalidAuthenticationTokenTenant"
+"""401 for a subscription of another tenant, which says nothing of our credentials."""
 BUSY = (
     *("AnotherOperationInProgress", "RetryableError", "ReferencedResourceNotProvisioned"),
     *("CanceledAndSupersededDueToAnotherOperation", "PublicIPAddressCannotBeDeleted"),
@@ -299,6 +302,8 @@ class AzureApi(JsonApi):
                 return CloudError(f"{message}: the answer is not {self.cloud}'s")
             case 404 if code in ELSEWHERE:
                 return Elsewhere(message)
+            case 401 if code == ANOTHER_TENANT:
+                return Denied(message)
             case 412:
                 return PreconditionFailed(message, RACE_RETRY)
             case 400 | 409 | 429 if is_busy:  # one resource, and not the account's rate

@@ -1,15 +1,16 @@
 """Where managed disks are: one list for many, and three answers, never two."""
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 
-from ccm.cloud.lookup import Lookup, look_up_async
+from ccm.cloud.lookup import Lookup, look_up_async, read_each
 from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
 from ccm.model.objects import Json, label_value, mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
 from ccm.providers.azure.api import AzureApi
-from ccm.providers.azure.ids import COMPUTE, key_of, scope_of
+from ccm.providers.azure.ids import COMPUTE, Scope, key_of, scope_of
 
 CSI_DRIVER = "disk.csi.azure.com"
 LEGACY_SOURCE = "azureDisk"
@@ -35,7 +36,7 @@ class AzureVolumes:
         asked, answers = dict[str, str](), dict[str, PlaceAnswer]()
         for volume in volumes:
             handle = handle_of(volume)
-            if _DISK.fullmatch(handle.lower()):
+            if _DISK.fullmatch(handle.lower()) and scope_of(handle):
                 asked[volume.name] = handle.lower()
             elif handle == PLACEHOLDER:
                 answers[volume.name] = Unknown("the volume is still being made")
@@ -47,14 +48,27 @@ class AzureVolumes:
         if len(asked) == 1:
             return {item: await self._place(item) for item in asked}
         scopes = {scope for item in asked if (scope := scope_of(item))}
-        found = dict[str, Json]()
-        for scope in sorted(scopes, key=str):
-            listed = await self._api.list("ListDisks", scope.id(COMPUTE, "disks"))
-            found |= {key_of(record): record for record in listed}
-        return {
-            item: read_place(found[item]) if item in found else await self._place(item)
-            for item in asked
-        }
+        lists = await read_each({scope: self._list(scope) for scope in sorted(scopes, key=str)})
+        answers = await asyncio.gather(*(self._answer(item, lists) for item in asked))
+        return dict(zip(asked, answers, strict=True))
+
+    async def _list(self, scope: Scope) -> dict[str, Json]:
+        listed = await self._api.list("ListDisks", scope.id(COMPUTE, "disks"))
+        return {key_of(record): record for record in listed}
+
+    async def _answer(
+        self, disk_id: str, lists: Mapping[Scope, dict[str, Json] | CloudError]
+    ) -> PlaceAnswer:
+        """By the list of its group, else by itself; what cannot be read costs no other disk."""
+        scope = scope_of(disk_id)
+        assert scope
+        try:
+            if isinstance(listed := lists[scope], CloudError):
+                raise listed
+            record = listed.get(disk_id)
+            return read_place(record) if record else await self._place(disk_id)
+        except CloudError as error:
+            return Unknown(str(error))
 
     async def _place(self, disk_id: str) -> PlaceAnswer:
         try:

@@ -1,6 +1,7 @@
 """Where persistent disks are: one read for many, and three answers, never two."""
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from ccm.cloud.lookup import Lookup, look_up_async
@@ -50,13 +51,14 @@ class GceVolumes:
             return {asked[0]: await self._place(asked[0])}
         project = (await self._api.place()).project
         listed = await self._api.aggregated("disks")
-        found = {
-            f"projects/{project}/{scope}/disks/{text(record.get('name'))}": record
-            for scope, records in listed.records.items()
-            for record in records
-        }
+        found = defaultdict[str, list[Json]](list)
+        for scope, records in listed.records.items():
+            for record in records:
+                name = text(record.get("name"))
+                for key in (name, f"projects/{project}/{scope}/disks/{name}"):
+                    found[key].append(record)
         failures = [*listed.failures.values()]
-        return {item: _answer(item, found, failures) for item in asked}
+        return {item: _answer(item, found.get(item, ()), failures) for item in asked}
 
     async def _place(self, path: str) -> PlaceAnswer:
         method = "regionDisks.get" if "/regions/" in path else "disks.get"
@@ -82,8 +84,7 @@ def disk_of(volume: PersistentVolume, project: str) -> str | PlaceAnswer:
     return name if scope.endswith(UNSPECIFIED) else f"projects/{project}/{scope}/disks/{name}"
 
 
-def _answer(asked: str, found: Mapping[str, Json], failures: Sequence[str]) -> PlaceAnswer:
-    records = [item for path, item in found.items() if asked in (path, last_part(path))]
+def _answer(asked: str, records: Sequence[Json], failures: Sequence[str]) -> PlaceAnswer:
     if failures and not ("/" in asked and records):
         return Unknown(failures[0])
     if len(records) > 1:

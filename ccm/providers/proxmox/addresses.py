@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address
 from ccm.errors import CloudError, NotLeading
 from ccm.model.cloud import AddressType, Network, NodeAddress, read_address
 from ccm.model.objects import Node, mapping, objects, text
-from ccm.providers.proxmox.api import AGENT, ProxmoxApi
+from ccm.providers.proxmox.api import AGENT, ASK_GUEST, ProxmoxApi
 from ccm.providers.proxmox.config import DEFAULT, NetworkSection
 from ccm.providers.proxmox.inventory import Identity, ListedMachine
 
@@ -130,7 +130,7 @@ class GuestAgents:
     ) -> None:
         try:
             path = f"{machine.path}/agent/network-get-interfaces"
-            answer = await self._api.get("GetGuestAddresses", path, AGENT)
+            answer = await self._api.get(ASK_GUEST, path, AGENT)
             reported.addresses, reported.has_failed = read_interfaces(answer, identity.macs), False
         except (CloudError, NotLeading) as error:
             reported.has_failed = True

@@ -15,6 +15,7 @@ from ccm.providers.proxmox.config import Cluster
 from ccm.tls import Server
 
 READ, AGENT = "read", "agent"
+ASK_GUEST = "GetGuestAddresses"
 QUOTAS = {READ: Quota(per_second=20.0, burst=60), AGENT: Quota(per_second=10.0, burst=20)}
 """Proxmox has no limits but the three processes that answer on a host: what we leave it."""
 IDLE_TIMEOUT = 4.0  # seconds; pveproxy closes idle connections after 5
@@ -71,7 +72,9 @@ class ProxmoxApi(JsonApi):
         return " ".join(dict.fromkeys((response.reason, reported)))
 
     def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
-        """To most it says 500; a 404 is about the path."""
+        """To most it says 500; a 404 is about the path. What an agent answers is its guest's."""
+        if response.status == 500 and f"{ASK_GUEST}: " in message:
+            return Refused(message)
         if response.status == 500 and "does not exist" in message:
             return NotFound(message)
         if response.status == 404:

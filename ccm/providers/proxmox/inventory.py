@@ -9,7 +9,8 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 
 from ccm.cloud.machines import Listing, join_reasons
 from ccm.cloud.shared_read import SharedRead
@@ -21,6 +22,7 @@ from ccm.providers.proxmox.api import ProxmoxApi
 
 VM, CONTAINER = "qemu", "lxc"
 RUNNING, STOPPED = "running", "stopped"
+UPTIME_STALE = 60.0  # seconds; hosts report them every ten, and later when they are busy
 MOST_LEFT = 10_000  # machines whose last host is remembered, beside as many as there are
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 SKU = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -43,6 +45,12 @@ class ListedMachine:
     uptime: float  # seconds
     pool: str = ""
     tags: tuple[str, ...] = ()
+    read_at: float = field(default=0.0, compare=False)
+
+    @property
+    def started_at(self) -> float:
+        """By the clock of `read_at`; of one that does not run, now."""
+        return self.read_at - self.uptime
 
     @property
     def path(self) -> str:
@@ -110,7 +118,9 @@ class Inventory:
     def _kept(self, machine: ListedMachine) -> Identity | None:
         """A VMID may be given to another machine, which then starts again."""
         before, identity = self._cached.get(machine.vmid, (machine, None))
-        is_on = machine.uptime >= before.uptime and machine.status == before.status
+        is_later = machine.started_at > before.started_at + UPTIME_STALE
+        has_restarted = machine.uptime < before.uptime or (is_later and machine.status == RUNNING)
+        is_on = machine.status == before.status and not has_restarted
         is_silent = machine.status not in (RUNNING, STOPPED)  # it is started elsewhere
         is_same = machine.name == before.name and (is_on or is_silent)
         return identity if is_same else None
@@ -219,6 +229,7 @@ def read_machine(raw: Mapping[str, object]) -> ListedMachine | None:
         uptime=number(raw.get("uptime")),
         pool=text(raw.get("pool")),
         tags=tuple(re.split("[;, ]+", text(raw.get("tags")))),
+        read_at=monotonic(),
     )
 
 

@@ -6,13 +6,15 @@ import pytest
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import node, volume
-from ccm.errors import Refused, RetryAfter
+from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.cloud import Gone, Unknown, VolumePlace
 from ccm.model.objects import Json, Node
 from ccm.providers.azure import shared_writes
 from ccm.providers.azure.volumes import CSI_DRIVER
-from tests.labs.azure.lab import OTHER_GROUP, REGION, TABLE, Lab, path_of
+from tests.labs.azure.lab import GROUP, OTHER_GROUP, REGION, SUBSCRIPTION, TABLE, Lab, path_of
 from tests.providers.azure.conftest import Started, host
+
+NOT_OURS = "99999999-2222-4333-8444-555555555555"
 
 
 def routes_of(lab: Lab) -> dict[str, str]:
@@ -146,3 +148,26 @@ async def test_disks_are_read_in_one_list(lab: Lab, cloud: Started) -> None:
     assert isinstance(answers["odd"], Gone)
     assert isinstance(answers["new"], Gone | Unknown)
     assert cloud.operations.count("ListDisks") == 1
+
+
+async def test_an_id_of_another_place_costs_no_other_disk_its_answer(
+    lab: Lab, cloud: Started
+) -> None:
+    """Of a group that is gone, of a subscription that is not ours, or of one of another tenant."""
+    assert cloud.volumes
+    own = lab.put("disks", "own", {"zones": ["2"], "properties": {}})["id"]
+    group, foreign = own.replace(GROUP, "never"), own.replace(SUBSCRIPTION, NOT_OURS)
+    code = "InvalidAuthenticationTokenTenant"
+    lab.fail(f"GET /subscriptions/{NOT_OURS}/.*", 10, status=401, code=code)
+    for handles in ([own, group], [own, foreign], [foreign], [own]):
+        asked = [
+            volume(handle, {"csi": {"driver": CSI_DRIVER, "volumeHandle": handle}})
+            for handle in handles
+        ]
+        if handles == [foreign]:
+            with pytest.raises(CloudError, match=code):
+                await invoke(cloud.volumes.describe, asked)
+            continue
+        answers = await invoke(cloud.volumes.describe, asked)
+        assert answers[own] == VolumePlace((f"{REGION}-2",), REGION)
+    assert cloud.operations.count("GetToken") == 1, "another tenant refuses no credentials"

@@ -1,14 +1,19 @@
 """Routes by upstream's names: whose they are, what replaces them, and why there is none."""
 
+import time
 from typing import Any
 
 import pytest
 
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import uid_of
+from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import CloudError, NoRoom, Refused
 from ccm.model.cloud import Gone, Unknown, VolumePlace
 from ccm.model.volume import PersistentVolume
+from ccm.providers.gce.api import Aggregated
 from ccm.providers.gce.routes import DESCRIPTION
+from ccm.providers.gce.volumes import CSI_DRIVER
 from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.gce.adapter import GceAdapter, machine_of
@@ -104,3 +109,31 @@ async def test_a_disk_is_where_its_replicas_are(
     assert isinstance(answers["foreign"], Unknown)
     alone = await cloud.volumes.describe(asked[:1])  # type: ignore[misc]
     assert alone["csi"] == place
+
+
+async def test_many_volumes_of_a_project_with_many_disks_cost_no_time(
+    cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes claims makes volumes: each was compared with all disks."""
+    disks = [{"name": f"disk-{at}", "zone": f"x/{ZONES[0]}"} for at in range(50_000)]
+    listed = Aggregated({f"zones/{ZONES[0]}": disks}, {})
+
+    async def aggregated(*_: object) -> Aggregated:
+        return listed
+
+    monkeypatch.setattr("ccm.providers.gce.api.GceApi.aggregated", aggregated)
+    handle = f"projects/{PROJECT}/zones/{ZONES[0]}/disks/disk"
+    asked = [
+        PersistentVolume(
+            {
+                "metadata": {"name": f"pv-{at}"},
+                "spec": {"csi": {"driver": CSI_DRIVER, "volumeHandle": f"{handle}-{at}"}},
+            }
+        )
+        for at in range(1000)
+    ]
+    assert cloud.volumes
+    began = time.process_time()
+    answers = await invoke(cloud.volumes.describe, asked)
+    assert time.process_time() - began < CPU_SECONDS
+    assert {*answers.values()} == {VolumePlace(ZONES[:1], REGION)}

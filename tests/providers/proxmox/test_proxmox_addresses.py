@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ccm.errors import Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Node
 from ccm.providers.proxmox import addresses
@@ -179,6 +180,16 @@ async def test_agents_that_hang_delay_no_one_for_long(
     first, *hanging = [one for one in answers.values() if isinstance(one, Instance)]
     assert reported(first) == ["10.0.0.5"]
     assert all(one.addresses == () for one in hanging), "they keep what they have"
+
+
+async def test_agents_that_fail_are_no_outage_of_the_cloud(pve: Served, auto: Started) -> None:
+    """Each guest decides what its agent answers: what is refused counts as an answer."""
+    nodes = list[Node]()
+    for number in range(3):
+        machine = pve.add(100 + number, f"node-{number}", numbered_uuid(number), config=NET)
+        nodes.append(node_with(machine.name, numbered_uuid(number)))
+    await auto.describe(*nodes)
+    assert [isinstance(error, Refused) for error in auto.gate.errors] == [True] * 3
 
 
 async def test_an_agent_that_fails_later_changes_no_address(

@@ -1,6 +1,7 @@
 """Nodes and their machines: found by VMID and UUID, with few requests."""
 
 import base64
+import time
 
 import pytest
 
@@ -71,6 +72,21 @@ async def test_a_number_that_was_given_again_is_another_machine(
     foreign = pve.add(100, "node-1", OTHER_UUID)
     foreign.started_at += 60
     assert "has not the Node's UUID" in await cloud.why(asked)
+
+
+@pytest.mark.parametrize("provider_id", ["", "proxmox://one/100"])
+async def test_a_machine_that_is_made_again_at_once_is_another(
+    pve: Served, cloud: Started, monkeypatch: pytest.MonkeyPatch, provider_id: str
+) -> None:
+    """PX3: of the same number and name, and on for as long as the one before was when it joined."""
+    pve.add(100, "node-1", UUID).started_at -= 45
+    await cloud.known(node_with("node-1", UUID))
+    in_a_while = time.monotonic() + 300
+    monkeypatch.setattr("ccm.providers.proxmox.inventory.monotonic", lambda: in_a_while)
+    pve.remove(100)
+    pve.add(100, "node-1", OTHER_UUID).started_at -= 60
+    asked = node_with("node-1", OTHER_UUID, provider_id)
+    assert (await cloud.known(asked)).system_uuid == OTHER_UUID
 
 
 async def test_a_machine_that_is_renamed_stays_its_nodes(pve: Served, cloud: Started) -> None:
