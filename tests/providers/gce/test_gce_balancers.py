@@ -123,6 +123,7 @@ async def test_long_operations_are_waited_for_beside_others(
     await asyncio.gather(*(ensure(cloud, service(f"web-{at}"), *nodes) for at in range(3)))
     assert len(gce.cloud.named("forwardingRules")) == 3
     assert gce.names().count("regionOperations.get") > 3 * 4
+    gce.cloud.operation_delay = 3600.0
     monkeypatch.setattr(api, "POLL_LIMIT", 0.02)
     with pytest.raises(RetryAfter, match="is under way"):
         await parts_of(cloud).ensure(web(), nodes)
