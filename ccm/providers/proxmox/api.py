@@ -1,5 +1,6 @@
 """The way to one Proxmox cluster: one HTTP request at a time through the gate, reads only."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ READ, AGENT = "read", "agent"
 ASK_GUEST = "GetGuestAddresses"
 QUOTAS = {READ: Quota(per_second=20.0, burst=60), AGENT: Quota(per_second=10.0, burst=20)}
 """Proxmox has no limits but the three processes that answer on a host: what we leave it."""
+AGENT_TIMEOUT = 5.0  # seconds; shorter than any other call, as a guest decides when it answers
 IDLE_TIMEOUT = 4.0  # seconds; pveproxy closes idle connections after 5
 
 
@@ -54,14 +56,22 @@ class ProxmoxApi(JsonApi):
         return await self.request(request)
 
     async def send(self, request: Request) -> HttpResponse:
-        """A host that gives no answer, in time or at all, is asked last from then on."""
-        url, response = self._urls[0], None
+        """A host that gives no answer, in time or at all, is asked last from then on.
+
+        Of an agent that gives none this says nothing: its guest decides when it answers.
+        """
+        url, is_away = self._urls[0], True
         try:
-            response = await super().send(replace(request, url=url))
+            async with asyncio.timeout(AGENT_TIMEOUT if request.budget == AGENT else None):
+                response = await super().send(replace(request, url=url))
+            is_away = False
+            return response
+        except TimeoutError as error:
+            is_away = False
+            raise Refused(f"{self.named(request.operation)}: the agent does not answer") from error
         finally:
-            if response is None and url == self._urls[0]:
+            if is_away and url == self._urls[0]:
                 self._urls.append(self._urls.pop(0))
-        return response
 
     def authorization(self, credentials: tuple[str, str]) -> Mapping[str, str]:
         return {"Authorization": "PVEAPIToken={}={}".format(*credentials)}

@@ -49,8 +49,12 @@ class Search:
         ]
 
     def by_uuid(self, uuid: str) -> list[Found]:
-        """The machines with this UUID, in the order of bytes that there is one for."""
-        return self._with_uuid(uuid) or self._with_uuid(swapped_uuid(uuid))
+        """The machines with this UUID, in the order of bytes that there is one for.
+
+        A copy elsewhere than in our datacenters is no Node's, while there is one in them.
+        """
+        found = self._with_uuid(uuid) or self._with_uuid(swapped_uuid(uuid))
+        return [item for item in found if self._is_ours(item)] or found
 
     async def why_incomplete(self) -> list[str]:
         """Why a machine may be missing in what was read."""

@@ -8,7 +8,7 @@ import pytest
 from ccm.errors import Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Node
-from ccm.providers.proxmox import addresses
+from ccm.providers.proxmox import addresses, api
 from ccm.providers.proxmox.addresses import addresses_of, read_interfaces
 from ccm.providers.proxmox.config import NetworkSection
 from tests.providers.proxmox.conftest import Started, node_with
@@ -190,6 +190,23 @@ async def test_agents_that_fail_are_no_outage_of_the_cloud(pve: Served, auto: St
         nodes.append(node_with(machine.name, numbered_uuid(number)))
     await auto.describe(*nodes)
     assert [isinstance(error, Refused) for error in auto.gate.errors] == [True] * 3
+
+
+async def test_an_agent_that_hangs_is_asked_by_one_host(
+    pve: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each host would wait for it, and a host that is well would be asked last."""
+    section = pve.section(url=f"{pve.url},{pve.url}")
+    auto = await Started(config_of(section, features={"mode": "auto"})).start()
+    monkeypatch.setattr(addresses, "AGENT_WAIT", timeout(10.0))
+    monkeypatch.setattr(api, "AGENT_TIMEOUT", timeout(0.25))
+    monkeypatch.setattr(pve, "time_scale", timeout(1.0))
+    machine = pve.add(100, "node-1", UUID, config=NET)
+    machine.agent, machine.agent_hangs = {"interfaces": []}, True
+    auto.gate.timeout = timeout(2.0)
+    await auto.describe(node_with("node-1", UUID))
+    assert len(pve.paths("/agent/")) == 1
+    assert [isinstance(error, Refused) for error in auto.gate.errors] == [True]
 
 
 async def test_an_agent_that_fails_later_changes_no_address(

@@ -10,6 +10,7 @@ from ccm.errors import CloudError
 from ccm.providers.vsphere.config import VCenter
 from ccm.providers.vsphere.credentials import CredentialSource
 from ccm.providers.vsphere.inventory import MOST_PLACES, Inventory, Machine, Place
+from ccm.providers.vsphere.search import Search
 from ccm.providers.vsphere.soap import Soap
 from ccm.providers.vsphere.vcenter import VCenterApi
 
@@ -43,6 +44,18 @@ def test_folders_without_end_keep_no_process_busy() -> None:
     machines = {f"vm-{at}": Machine(f"vm-{at}", "", "", {"parent": "f-0"}) for at in range(500)}
     assert not [*Inventory("lab", machines, places).candidates()]
     assert len([*Inventory("lab", machines, places).chain("f-0")]) == MOST_PLACES
+
+
+def test_a_copy_of_the_uuid_in_a_datacenter_that_is_not_ours_is_no_node() -> None:
+    """Whoever makes machines there chooses their UUIDs."""
+    uuid = "42aaaaaa-ab00-4c00-8000-00000000000a"
+    ours, others = Place("Datacenter", "dc-1", "ours", ""), Place("Datacenter", "dc-2", "other", "")
+    inventory = Inventory("lab", places={"dc-1": ours, "dc-2": others}, datacenters=[ours])
+    search = Search({"lab": inventory}, cast(Any, {"lab": None}))
+    for moid, place in (("vm-2", "dc-2"), ("vm-1", "dc-1"), ("vm-3", "dc-1")):
+        inventory.add(Machine(moid, "node-1", uuid, {"parent": place}))
+        found = [item.machine.moid for item in search.by_uuid(uuid)]
+        assert found == {"vm-2": ["vm-2"], "vm-1": ["vm-1"], "vm-3": ["vm-1", "vm-3"]}[moid]
 
 
 def test_a_host_name_of_any_length_is_none() -> None:
