@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ccm.cloud.lookup import batches
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.model.objects import mapping, objects, text
 from ccm.providers.vsphere.inventory import Place
 from ccm.providers.vsphere.vcenter import VCenterApi
@@ -18,7 +18,7 @@ ASSOCIATION = "/tagging/tag-association?~action=list-attached-tags-on-objects"
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A tag by its own name and that of its category."""
+    """A tag by its own name and that of its category; both are empty when it is not found."""
 
     category: str
     name: str
@@ -54,16 +54,25 @@ class TagReader:
             self._tags, self._categories, self._read_at = {}, {}, time.monotonic()
         tags, known = self._tags, self._categories
         new = [tag for tag in wanted if tag not in tags]
-        records = await asyncio.gather(*(self._get("GetTag", "tag", tag) for tag in new))
+        read = await asyncio.gather(*map(self._tag, new))
+        records = [record for record in read if record]
         unnamed = {text(record.get("category_id")) for record in records} - known.keys()
         categories = await asyncio.gather(
             *(self._get("GetCategory", "category", item) for item in sorted(unnamed))
         )
         for found in categories:
             known[text(found.get("id"))] = text(found.get("name"))
-        for tag, found in zip(new, records, strict=True):
-            tags[tag] = Tag(known[text(found.get("category_id"))], text(found.get("name")))
-        return tags
+        for found in records:
+            category = known[text(found.get("category_id"))]
+            tags[text(found.get("id"))] = Tag(category, text(found.get("name")))
+        return dict.fromkeys(new, Tag("", "")) | tags
+
+    async def _tag(self, tag: str) -> Mapping[str, object] | None:
+        """None for one that is gone, although vCenter lists it on what had it."""
+        try:
+            return await self._get("GetTag", "tag", tag)
+        except NotFound:
+            return None
 
     async def _get(self, operation: str, kind: str, identity: str) -> Mapping[str, object]:
         answer = await self._api.rest(operation, "GET", f"/tagging/{kind}/id:{identity}")

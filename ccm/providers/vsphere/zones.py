@@ -67,9 +67,14 @@ def _follow(
 
 
 def _name(place: Place, tags: Iterable[Tag], category: str) -> str:
-    """The one tag of this category that a place has; two, or one that is no label, are unclear."""
-    names = sorted(tag.name for tag in tags if tag.category == category)
-    where = f"{place.kind} {place.name}"
+    """The one tag of this category that a place has.
+
+    Two are unclear, and so is one that is no label, or that vCenter lists and does not find.
+    """
+    listed, where = list(tags), f"{place.kind} {place.name}"
+    if not all(tag.category for tag in listed):
+        raise _Unclear(f"{where} has a tag that vCenter does not find")
+    names = sorted(tag.name for tag in listed if tag.category == category)
     if len(names) > 1:
         raise _Unclear(f"{where} has {category} {', '.join(names)}")
     if names and not is_label_value(names[0]):

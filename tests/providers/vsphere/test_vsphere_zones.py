@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ccm.model.cloud import Instance, Unknown
 from ccm.providers.vsphere.inventory import Place
 from ccm.providers.vsphere.tags import NAME_TTL, Tag
 from ccm.providers.vsphere.zones import topology_of
@@ -92,6 +93,21 @@ async def test_tags_that_cannot_be_read_are_no_other_zone(
     assert (kept.region, kept.zone, kept.addresses != ()) == ("", "", True)
     lab.heal()
     assert (await tagged.known(node_of(made, is_new=True))).zone == "zone-DC0_C0"
+
+
+async def test_a_tag_that_is_gone_but_for_who_has_it_keeps_no_other_waiting(
+    lab: Lab, tagged: Started
+) -> None:
+    """Who may make tags deletes one; vCenter may list it on what had it, whose zone is unclear."""
+    one, two = lab.create("node-1", "node-2")
+    lab.change("node-2", host="DC0_C1_H0")
+    await tagged.known(node_of(one))
+    lab.fail("GET /rest/com/vmware/cis/tagging/tag", status=404, text='{"type": "not_found"}')
+    answers = await tagged.describe(node_of(one, is_new=True), node_of(two, is_new=True))
+    assert isinstance(found := answers["node-1"], Instance), found
+    assert found.zone == "zone-DC0_C0"
+    assert isinstance(unclear := answers["node-2"], Unknown)
+    assert "has a tag that vCenter does not find" in unclear.why
 
 
 async def test_a_category_that_nothing_has_is_reported(lab: Lab) -> None:
