@@ -17,7 +17,7 @@ from ccm.bus.sockets import Permission
 from ccm.decide.backoff import Backoff
 from ccm.decide.budget import Allowances
 from ccm.errors import Contested, KubernetesError, Unreachable
-from ccm.kube.client import JSON_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Check, Kube
+from ccm.kube.client import JSON_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Check, Kube, about
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.writes import Delete, Merge, Patch, Write
 
@@ -87,12 +87,13 @@ class Performer:
                 async with self._reverts_counted(where, changed):
                     if merge and (answer := await self._merged(path, merge, timeout)):
                         return answer
-                    return await self.kube.patch(path, JSON_PATCH, operations, timeout)
+                    return about(path, await self.kube.patch(path, JSON_PATCH, operations, timeout))
             case Merge(path, body):
                 async with self._reverts_counted((path, *_leading_keys(body)), body):
-                    return await self.kube.patch(
+                    answer = await self.kube.patch(
                         path, STRATEGIC_PATCH, body, timeout, METADATA_ONLY
                     )
+                    return about(path, answer)
             case Delete(path, uid):
                 body = {"preconditions": {"uid": uid}}
                 return await self.kube.request("DELETE", path, body, timeout=timeout, check=check)
@@ -102,7 +103,8 @@ class Performer:
     async def _merged(self, path: str, body: Json, timeout: float) -> Json | None:
         """The metadata of the answer; None when there is another version of the object by now."""
         try:
-            return await self.kube.patch(path, STRATEGIC_PATCH, body, timeout, METADATA_ONLY)
+            answer = await self.kube.patch(path, STRATEGIC_PATCH, body, timeout, METADATA_ONLY)
+            return about(path, answer)
         except KubernetesError as error:
             if error.status != 409:
                 raise

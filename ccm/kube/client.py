@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
 from aiohappyeyeballs import AddrInfoType
@@ -20,7 +21,7 @@ from ccm.counters import Counters
 from ccm.errors import AnswerTooLarge, KubernetesError, NotLeading, Outdated, Unreachable
 from ccm.http import BodyTooLarge, HttpConnection, HttpResponse, request_target
 from ccm.http_client import HttpClient, RequestHeaders
-from ccm.model.objects import Json
+from ccm.model.objects import Json, mapping, text
 from ccm.tls import Server
 
 JSON_PATCH = "application/json-patch+json"
@@ -30,6 +31,7 @@ _JSON = "application/json"
 METADATA_ONLY = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
 """What is accepted of an object's kind in answer to a write, of which only the version is news."""
 MAX_ATTEMPTS = 5  # of a request that is answered with 429
+MAX_NAME = 512  # characters of another object's name in an error
 LONGEST_PAUSE = 60.0  # seconds for which a 429 is obeyed, whatever its Retry-After says
 
 
@@ -233,7 +235,7 @@ class Kube:
             if (pause := self._throttled_until - time.monotonic()) > 0:
                 await asyncio.sleep(pause)
             answer = await self._send(method, target, headers, data, check)
-            if answer.status < 400:
+            if answer.status < 300:  # a redirection is not followed, and no answer
                 return answer.body
             error = _failure(answer)
             if error.status == 401:
@@ -287,7 +289,7 @@ class Kube:
                     opened = self._http.stream(request_target(path, params), headers)
                     head, content = await stack.enter_async_context(opened)
                     self.counters.count(metrics.API_REQUESTS, str(head.status), "GET")
-                    if head.status >= 400:
+                    if head.status >= 300:
                         raise _failure(await content.response())
                 yield content
         except TimeoutError as error:
@@ -302,6 +304,22 @@ class Kube:
         if content_type:
             headers.append(("Content-Type", content_type))
         return headers
+
+
+def about(path: str, answer: Json) -> Json:
+    """The answer, when it is the object at `path`; a proxy may mix up whose answer is whose.
+
+    Raises `Unreachable` for another one, which is no proof of a write either.
+    """
+    *_, plural, name = ["", *path.removesuffix("/status").split("/")]
+    is_namespace, rest = plural == "namespaces", path.partition("/namespaces/")[2]
+    namespace = "" if is_namespace else rest.partition("/")[0]
+    meta = mapping(answer.get("metadata"))
+    found = text(meta.get("namespace")), text(meta.get("name"))
+    if found != (unquote(namespace), unquote(name)):
+        other = "/".join(found).lstrip("/")[:MAX_NAME]
+        raise Unreachable(f"{path}: the answer is about another object: {other!r}")
+    return answer
 
 
 def _failure(answer: HttpResponse) -> KubernetesError:

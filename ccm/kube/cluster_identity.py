@@ -4,7 +4,7 @@ which version."""
 import logging
 
 from ccm.errors import KubernetesError, Unreachable
-from ccm.kube.client import Kube
+from ccm.kube.client import Kube, about
 from ccm.model.objects import mapping, text
 from ccm.model.rbac import PolicyRule
 
@@ -21,7 +21,7 @@ POLICY_RULE = PolicyRule(
 async def read_cluster_uid(kube: Kube) -> str:
     """The UID; empty, and a warning, where it may not be read."""
     try:
-        found = await kube.get(PATH)
+        found = about(PATH, await kube.get(PATH))
     except KubernetesError as error:
         if error.status not in (403, 404):
             raise

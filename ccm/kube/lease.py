@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ccm.decide.lease import LeaderElectionRecord
-from ccm.errors import KubernetesError
-from ccm.kube.client import Kube
+from ccm.errors import KubernetesError, Unreachable
+from ccm.kube.client import Kube, about
 from ccm.kube.events import Event, EventRecorder, ObjectRef
 from ccm.model.objects import Json, mapping, text
 from ccm.model.rbac import PolicyRule
@@ -79,7 +79,7 @@ class LeaseClient:
 
     async def create(self, timeout: float) -> LeaderElectionRecord:
         """Create a Lease that we hold; 409 when someone was faster."""
-        body = {
+        body: Json = {
             "apiVersion": _API_VERSION,
             "kind": "Lease",
             "metadata": {
@@ -89,7 +89,7 @@ class LeaseClient:
             },
             "spec": self._spec(acquired=_now(), transitions=0),
         }
-        return self._remember(await self.kube.post(self._collection, body, timeout))
+        return self._written(await self.kube.post(self._collection, body, timeout), body["spec"])
 
     async def update(self, timeout: float) -> LeaderElectionRecord:
         """Acquire or renew it; 409 when it changed since we read it."""
@@ -133,10 +133,17 @@ class LeaseClient:
 
     async def _replace(self, spec: Json, timeout: float) -> LeaderElectionRecord:
         body = self._raw | {"spec": {**mapping(self._raw.get("spec")), **spec}}
-        return self._remember(await self.kube.put(self.path, body, timeout))
+        return self._written(await self.kube.put(self.path, body, timeout), spec)
+
+    def _written(self, raw: Json, spec: Json) -> LeaderElectionRecord:
+        """The answer to a write of ours; one that does not have it is no proof that we lead."""
+        record = self._remember(raw)
+        if (record.holder, record.renewed) != (spec["holderIdentity"], spec["renewTime"]):
+            raise Unreachable(f"{self.path}: the answer to our write is not what we wrote")
+        return record
 
     def _remember(self, raw: Json) -> LeaderElectionRecord:
-        self._raw = raw
+        self._raw = about(self.path, raw)
         spec, meta = mapping(raw.get("spec")), mapping(raw.get("metadata"))
         self.annotations = mapping(meta.get("annotations"))
         self._see_holder(spec)

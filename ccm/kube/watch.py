@@ -6,7 +6,7 @@ request, and the endless cycle of list, watch and back-off around them.
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,12 @@ class _Position:
 
     def move(self, version: str) -> None:
         self.version = self._newest = version or self.version
+
+    def advance(self, version: str) -> None:
+        """The same for an event of a watch; raise for one that is older than those before."""
+        if _is_older(version, self.version):
+            raise _RelistNeeded(f"an event of version {version} after version {self.version}")
+        self.move(version)
 
     def check(self, version: str) -> None:
         """Raise for a list that is older than what was seen, unless several in a row are.
@@ -226,7 +232,8 @@ async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wat
         meta = page["metadata"]
         if not meta.get("continue"):
             break
-        more = {"continue": text(meta["continue"])}
+        if more == (more := {"continue": text(meta["continue"])}):
+            raise Unreachable(f"GET {path}: a page came again instead of the next one")
     position.move(meta["resourceVersion"])
     yield ListCompleted()
 
@@ -242,7 +249,15 @@ async def _page(kube: Kube, path: str, params: dict[str, str]) -> Json:
     version = mapping(page.get("metadata")).get("resourceVersion")
     if not text(version) or not isinstance(page.get("items", ""), list | None):
         raise Unreachable(f"GET {path}: the answer is not a list")
+    if _is_of_another(path, page, "List"):
+        raise Unreachable(f"GET {path}: the answer is about another kind")
     return page
+
+
+def _is_of_another(path: str, answer: Mapping[str, Any], suffix: str = "") -> bool:
+    """Whether it says that it is of another kind: a proxy may mix up whose answer is whose."""
+    plural = path.rpartition("/")[2]
+    return f"{text(answer.get('kind')).removesuffix(suffix).lower()}s" not in ("s", plural)
 
 
 async def _check_past(kube: Kube, path: str, position: _Position) -> None:
@@ -272,13 +287,13 @@ async def _watch(
         async with kube.stream(path, params, response_timeout) as content:
             yield OPENED
             async for line in _lines(content, timings.idle_limit):
-                event = _event(line)
+                event = _event(line, path)
                 if isinstance(event, Malformed):
                     position.doubt(event.why)
-                position.move(_version(event))
+                position.advance(_version(event))
                 yield event
     except KubernetesError as error:
-        if error.status == 410:
+        if error.status in (400, 410):  # 400: no API server takes what was sent as a version
             raise _RelistNeeded(str(error)) from error
         raise
 
@@ -321,13 +336,15 @@ def _updated(item: Any) -> Updated | Malformed:
     return Updated(item)
 
 
-def _event(line: bytes) -> WatchEvent:
+def _event(line: bytes, path: str) -> WatchEvent:
     try:
         entry = orjson.loads(line)
     except orjson.JSONDecodeError:
         return Malformed(f"a line of {len(line)} bytes that is not JSON")
     raw = entry.get("object") if isinstance(entry, dict) else None
     kind = entry.get("type") if isinstance(entry, dict) else None
+    if kind != "ERROR" and _is_of_another(path, mapping(raw)):
+        return Malformed("an event about another kind")
     match kind:
         case "ADDED" | "MODIFIED":
             return _updated(raw)

@@ -18,7 +18,7 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
         ("attacks-services", 2),
         ("attacks-turns", 2),
         ("attacks-clouds", 2),
-        ("attacks-port", 1),
+        ("attacks-port", 2),
     ],
 )
 def test_every_test_that_the_page_names_is_there(page: str, count: int) -> None:

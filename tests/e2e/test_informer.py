@@ -277,20 +277,21 @@ async def storm(
     api: Kube, proxy: FaultProxy, supervisor: Supervisor, ip: Callable[[str, int], str]
 ) -> float:
     """`CHANGES` changes through the supervisor's watch; the largest memory (MiB) meanwhile."""
-    nodes = (await api.get(NODES))["items"]
-    peak = 0.0
+    page, peak = await api.get(NODES), 0.0
+    nodes, version = page["items"], page["metadata"]["resourceVersion"]
     for number in range(CHANGES // len(nodes)):
-        lines = [event(raw, number, ip(raw["metadata"]["name"], number)) for raw in nodes]
+        lines = [event(raw, number, ip(raw["metadata"]["name"], number), version) for raw in nodes]
         assert await asyncio.to_thread(proxy.send, NODES, lines) > 0
         peak = max(peak, pss_mib(supervisor.process.pid))
     return peak
 
 
-def event(raw: dict[str, Any], number: int, ip: str) -> bytes:
-    """A change of this node that nobody wrote."""
+def event(raw: dict[str, Any], number: int, ip: str, version: str) -> bytes:
+    """A change of this node that nobody wrote; older than none that the watch has brought."""
     meta = raw["metadata"]
     labels = {**meta["labels"], "change": str(number)}
-    changed = {**meta, "labels": labels, "annotations": {PROVIDED_NODE_IP: ip}}
+    annotations = {PROVIDED_NODE_IP: ip}
+    changed = {**meta, "labels": labels, "annotations": annotations, "resourceVersion": version}
     return json.dumps({"type": "MODIFIED", "object": {**raw, "metadata": changed}}).encode() + b"\n"
 
 

@@ -182,9 +182,10 @@ class Replica:
         timing: LeaderElectionConfig = CONFIG,
         offset: float = 0.0,
         rate: float = 1.0,
+        lease: str = "ccm",
     ) -> None:
         self.wire = Wire(server, script)
-        file = LeaseClient(self.wire.kube, "ns", "ccm", identity, timing.lease_duration)
+        file = LeaseClient(self.wire.kube, "ns", lease, identity, timing.lease_duration)
         self.identity, self._offset, self._rate = identity, offset, rate
         self.is_ready = True
         self.down: dict[str, str] = {}

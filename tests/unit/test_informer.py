@@ -263,7 +263,7 @@ async def test_an_object_that_is_too_large_for_a_frame_stays_what_it_was(
         await until(lambda: worker.is_synced)
         assert worker.labels() == {"a": 1}
         nodes.say("MODIFIED", node("a", 101, **{"is": large}))
-        nodes.say("ADDED", node("c", **{"is": 3}))
+        nodes.say("ADDED", node("c", 102, **{"is": 3}))
         await until(lambda: worker.labels() == {"a": 1, "c": 3})
     reported = [record for record in caplog.records if record.message == "object skipped"]
     assert [vars(record)["key"] for record in reported] == ["b", "a"]
@@ -346,9 +346,9 @@ async def test_nodes_that_come_and_go_leave_nothing_behind() -> None:
         tracemalloc.start()
         for batch in range(15):
             for number in range(batch * 200, batch * 200 + 200):
-                nodes.say("ADDED", node(f"node-{number}", number))
-                nodes.say("DELETED", node(f"node-{number}", number))
-            nodes.say("ADDED", node("last", **{"is": batch}))
+                nodes.say("ADDED", node(f"node-{number}", 101 + number))
+                nodes.say("DELETED", node(f"node-{number}", 101 + number))
+            nodes.say("ADDED", node("last", 301 + batch * 200, **{"is": batch}))
             await until(lambda: worker.labels() == {"last": batch})  # noqa: B023
         ours = tracemalloc.Filter(True, "*/ccm/supervisor/*")
         kept = tracemalloc.take_snapshot().filter_traces([ours]).statistics("filename")

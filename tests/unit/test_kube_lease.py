@@ -64,7 +64,8 @@ async def test_what_others_wrote_into_the_lease_survives(leases: ApiServer, kube
 async def test_a_lease_without_the_usual_fields_can_be_read_and_taken(
     leases: ApiServer, kube: Kube, spec: Json | None
 ) -> None:
-    leases.lease = {"metadata": {"name": "ccm", "resourceVersion": "0"}, "spec": spec}
+    meta = {"name": "ccm", "namespace": "kube-system", "resourceVersion": "0"}
+    leases.lease = {"metadata": meta, "spec": spec}
     mine = client(kube)
     record = await mine.get(1.0)
     assert record

@@ -423,3 +423,56 @@ async def test_a_follower_that_stops_closes_its_connection() -> None:
     async with serving(listing(5), silence) as (server, kube):
         await events(kube, 2)
         assert server.busy == 0
+
+
+def of_kind(kind: str, name: str, version: int) -> Json:
+    return obj(name, version) | {"kind": kind}
+
+
+async def test_a_list_of_another_kind_takes_no_object_away() -> None:
+    """A proxy mixes up whose answer is whose."""
+    meta = {"resourceVersion": "7"}
+    mixed = json_answer({"kind": "ServiceList", "items": [obj("s", 7)], "metadata": meta})
+    answers = (listing(5, obj("a", 1)), stream(GONE), mixed, listing(6, obj("a", 1)))
+    async with serving(*answers, stream(then="silence")) as (_, kube):
+        found = await events(kube, 10)
+        assert kinds(found) == "[ put ] open failed [ failed [ put ]"
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"])
+async def test_an_event_of_another_kind_is_none_of_ours(kind: str) -> None:
+    mixed = stream(line(kind, of_kind("Service", "a", 900)))
+    answers = (listing(5, obj("a", 1)), mixed, stream(then="silence"))
+    async with serving(*answers) as (server, kube):
+        assert kinds(await events(kube, 6)) == "[ put ] open failed open"
+        assert asked(server) == ["list", "watch 5", "watch 5"]
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"])
+async def test_what_comes_out_of_order_is_not_taken_in(kind: str) -> None:
+    changes = stream(line("ADDED", obj("b", 9)), line(kind, obj("b", 7)))
+    answers = (listing(5, obj("a", 1)), changes, listing(9, obj("b", 9)), stream())
+    async with serving(*answers) as (server, kube):
+        found = await events(kube, 10)
+        assert kinds(found) == "[ put ] open put failed [ put ] open"
+        assert asked(server)[:4] == ["list", "watch 5", "list", "watch 9"]
+
+
+@pytest.mark.parametrize("version", ["x", "9" * 30, "-1"])
+async def test_a_version_that_no_api_server_takes_stops_no_watch(version: str) -> None:
+    odd = line("BOOKMARK", {"metadata": {"resourceVersion": version}})
+    refused = failure(400, "BadRequest", "invalid resource version")
+    answers = (listing(5), stream(odd), refused, listing(6), stream(then="silence"))
+    async with serving(*answers) as (server, kube):
+        assert kinds(await events(kube, 7)) == "[ ] open open [ ] open"
+        assert asked(server) == ["list", "watch 5", f"watch {version}", "list", "watch 6"]
+
+
+async def test_a_list_that_comes_again_instead_of_its_rest_is_given_up() -> None:
+    """A proxy keeps an answer, whatever the query says."""
+    kept = listing(5, obj("a", 1), more="next")
+    answers = (kept, kept, listing(6, obj("a", 1)), stream())
+    async with serving(*answers) as (server, kube):
+        found = await events(kube, 8)
+        assert kinds(found) == "[ put put failed [ put ] open"
+        assert asked(server)[:4] == ["list", "list", "list", "watch 6"]

@@ -87,7 +87,7 @@ class World:
 
     async def rival(self, server: ApiServer) -> Replica:
         """Another component that holds this Lease, and renews it."""
-        rival = Replica(server, "rival")
+        rival = Replica(server, "rival", lease="second" if server is self.second else "ccm")
         rival.start()
         await asyncio.sleep(1.0)
         assert rival.leader.is_leading()

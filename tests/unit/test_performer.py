@@ -42,7 +42,7 @@ class Server:
         if self.failures:
             raise self.failures.pop(0)
         self.writes += 1
-        return {}
+        return {"metadata": {"name": "n"}}
 
     async def get(self, path: str) -> Json:
         assert path == NODE

@@ -23,6 +23,7 @@ from ccm.errors import (
     Refused,
     RetryAfter,
 )
+from ccm.kube.client import about
 from ccm.kube.events import Event, ObjectRef
 from ccm.log import seconds_since
 from ccm.model.cloud import Balancer, Ingress
@@ -137,7 +138,8 @@ class ServiceSteps:
     async def _confirm_gone(self, service: Service) -> None:
         """Return when the API server does not have this very Service; else raise."""
         try:
-            found = await self._context.performer.kube.get(path_of(service))
+            path = path_of(service)
+            found = about(path, await self._context.performer.kube.get(path))
         except KubernetesError as error:
             if error.status == 404 and error.reason == "NotFound":
                 return

@@ -1,0 +1,78 @@
+"""A proxy between us and the API server that breaks, or mixes up answers."""
+
+import pytest
+
+from ccm.errors import KubernetesError, Unreachable
+from ccm.kube.client import JSON_PATCH, about
+from ccm.kube.cluster_identity import read_cluster_uid
+from ccm.kube.lease import LeaseClient
+from ccm.model.objects import Json
+from ccm.model.writes import Merge, Patch
+from tests.support.context import FakePort
+from workers.performer import Performer
+
+from .api_server import json_answer, serving
+
+
+@pytest.mark.parametrize("status", [300, 302, 304, 307, 399])
+async def test_a_redirection_is_no_answer_and_no_write(status: int) -> None:
+    elsewhere = json_answer({"metadata": {"name": "n1"}}, status, Location="https://elsewhere/")
+    async with serving(elsewhere) as (server, kube):
+        with pytest.raises(KubernetesError) as raised:
+            await kube.patch("/api/v1/nodes/n1", JSON_PATCH, [])
+        assert raised.value.status == status
+        assert len(server.requests) == 1
+
+
+EDIT: Json = {"op": "add", "path": "/metadata/labels", "value": {}}
+NODE, SERVICE = "/api/v1/nodes/n%201", "/api/v1/namespaces/a/services/s"
+
+
+@pytest.mark.parametrize(
+    ("path", "meta"),
+    [
+        (NODE, {"name": "n 1"}),
+        (f"{SERVICE}/status", {"name": "s", "namespace": "a"}),
+        ("/api/v1/namespaces/kube-system", {"name": "kube-system"}),
+    ],
+)
+def test_an_answer_about_the_object_is_one(path: str, meta: Json) -> None:
+    assert about(path, {"metadata": meta}) == {"metadata": meta}
+
+
+@pytest.mark.parametrize("answer", [{}, {"metadata": {"name": "s"}}, {"metadata": {"name": "n 1"}}])
+async def test_an_answer_about_another_object_is_no_proof_of_a_write(answer: Json) -> None:
+    async with serving(json_answer(answer)) as (_, kube):
+        performer = Performer(kube, FakePort().permission, grace=5.0)
+        for write in (Patch(SERVICE, (EDIT,)), Merge(f"{SERVICE}/status", {})):
+            with pytest.raises(Unreachable, match="another object"):
+                await performer.perform(write)
+
+
+async def test_the_cluster_is_not_told_by_another_object() -> None:
+    other = json_answer({"metadata": {"name": "default", "uid": "another"}})
+    async with serving(other) as (_, kube):
+        with pytest.raises(Unreachable, match="another object"):
+            await read_cluster_uid(kube)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{}, {"holderIdentity": "two"}, {"holderIdentity": ""}, {"holderIdentity": "one"}],
+    ids=["none", "other", "free", "ours-of-before"],
+)
+async def test_a_lease_is_held_only_by_an_answer_that_has_our_write(spec: Json) -> None:
+    old = json_answer({"metadata": {"name": "ccm", "namespace": "kube-system"}, "spec": spec})
+    async with serving(old) as (_, kube):
+        lease = LeaseClient(kube, "kube-system", "ccm", "one", 15.0)
+        for write in (lease.create, lease.update):
+            with pytest.raises(Unreachable, match="not what we wrote"):
+                await write(1.0)
+
+
+async def test_another_lease_is_not_taken_for_ours() -> None:
+    meta = {"name": "kube-scheduler", "namespace": "kube-system"}
+    async with serving(json_answer({"metadata": meta, "spec": {"holderIdentity": "two"}})) as it:
+        lease = LeaseClient(it[1], "kube-system", "ccm", "one", 15.0)
+        with pytest.raises(Unreachable, match="another object"):
+            await lease.get(1.0)
