@@ -106,7 +106,7 @@ def test_a_cloud_that_cannot_be_reached_is_a_failure(package: Path, run_kit: Run
     change(package / "testing.py", "    def reset(self) -> bytes:\n", broken)
     outcome = run_kit("volumes")
     assert outcome.code == 1
-    assert outcome.count("failed") == 8
+    assert outcome.count("passed") == 0 < outcome.count("failed")
     assert "no emulator" in outcome.output
 
 
