@@ -190,9 +190,7 @@ class Port:
         while True:
             match decode(await self._socket.recv()):
                 case Permit(until):
-                    self.permission.renew(until)
-                    if self.is_idle():
-                        self.permission.disarm()
+                    self._renew(until)
                 case AskFenced(number):
                     if self.permission.seconds_left <= 0 and self.is_idle():
                         self.send(Fenced(number))
@@ -201,6 +199,11 @@ class Port:
                 case message:
                     self.on_message(message)
             await asyncio.sleep(0)  # while more has come: heartbeats have their turn
+
+    def _renew(self, until: float) -> None:
+        self.permission.renew(until)
+        if self.is_idle():
+            self.permission.disarm()
 
     def close(self) -> None:
         """Wait until what was sent has left this process, for `PORT_LINGER` at most."""

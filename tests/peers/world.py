@@ -50,6 +50,8 @@ class World(ABC):
     cases: ClassVar[Cases]
     shapes: ClassVar[Sequence[str]]
     """Those of the Nodes; the first one is easy to initialize, `leaving` is one that leaves."""
+    plain: ClassVar[Sequence[str]] = ()
+    """Those of more Nodes that every controller initializes."""
     late: ClassVar[Sequence[str]]
     """Those that join later."""
     node_configs: ClassVar[Sequence[str]] = ()
@@ -223,7 +225,8 @@ class World(ABC):
 
     def _new(self, nodes: Sequence[Json]) -> list[str]:
         """The Nodes that are not initialized, of those that everybody can."""
-        plain = {self.nodes[shape] for shape in (self.shapes[0], *self.late) if shape in self.nodes}
+        shapes = {self.shapes[0], *self.plain, *self.late}
+        plain = {self.nodes[shape] for shape in shapes if shape in self.nodes}
         tainted = [
             one["metadata"]["name"]
             for one in nodes

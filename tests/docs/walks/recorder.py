@@ -72,7 +72,7 @@ BACKGROUND = {
     ("ccm/model/cloud.py", "Balancer.__post_init__"),
     ("ccm/supervisor/worker_counters.py", "WorkerCounters.update"),
     ("ccm/supervisor/informer.py", "SharedInformer.acknowledge"),
-    ("ccm/bus/sockets.py", "Permission.renew"),
+    ("ccm/bus/sockets.py", "Port._renew"),
     ("ccm/kube/events.py", "EventRecorder.run"),
     ("workers/runner.py", "Runner._send_heartbeats"),
     ("workers/queue.py", "WorkQueue._enqueue_due"),

@@ -64,6 +64,10 @@ SHAPES: dict[str, Shape] = {
     "accelerated": Shape(launch={"InstanceType": "p4d.24xlarge"}),
     "leaving": Shape(),
 }
+PLAIN = tuple(
+    name for name, shape in SHAPES.items() if shape.labels != EXCLUDED and name != "other-name"
+)
+"""Which upstream's controller and ours initialize: the members of load balancers."""
 LATER: dict[str, Shape] = {"late": Shape(ZONES[2])}
 """Which join later; `leaving` leaves then."""
 

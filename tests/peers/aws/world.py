@@ -36,6 +36,7 @@ class AwsWorld(CountedWorld):
 
     cases = services.CASES
     shapes = tuple(nodes.SHAPES)
+    plain = nodes.PLAIN
     late = tuple(nodes.LATER)
     budgets = frozenset(action.budget for action in API_ACTIONS.values())
 
