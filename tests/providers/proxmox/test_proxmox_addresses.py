@@ -165,6 +165,7 @@ async def test_agents_that_hang_delay_no_one_for_long(
 ) -> None:
     """PX20: ten of them cost one short wait; Nodes keep what they have."""
     monkeypatch.setattr(addresses, "AGENT_WAIT", timeout(0.25))
+    monkeypatch.setattr(api, "AGENT_TIMEOUT", timeout(api.AGENT_TIMEOUT))
     monkeypatch.setattr(pve, "time_scale", timeout(0.5))
     nodes = list[Node]()
     for number in range(11):
