@@ -287,7 +287,7 @@ async def storm(
 
 
 def event(raw: dict[str, Any], number: int, ip: str, version: str) -> bytes:
-    """A change of this node that nobody wrote; older than none that the watch has brought."""
+    """An event of this Node that the API server did not send; no older than those before it."""
     meta = raw["metadata"]
     labels = {**meta["labels"], "change": str(number)}
     annotations = {PROVIDED_NODE_IP: ip}

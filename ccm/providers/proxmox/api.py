@@ -60,18 +60,16 @@ class ProxmoxApi(JsonApi):
 
         Of an agent that gives none this says nothing: its guest decides when it answers.
         """
-        url, is_away = self._urls[0], True
+        url = self._urls[0]
         try:
             async with asyncio.timeout(AGENT_TIMEOUT if request.budget == AGENT else None):
-                response = await super().send(replace(request, url=url))
-            is_away = False
-            return response
+                return await super().send(replace(request, url=url))
         except TimeoutError as error:
-            is_away = False
             raise Refused(f"{self.named(request.operation)}: the agent does not answer") from error
-        finally:
-            if is_away and url == self._urls[0]:
+        except BaseException:  # also when the call is given up
+            if url == self._urls[0]:
                 self._urls.append(self._urls.pop(0))
+            raise
 
     def authorization(self, credentials: tuple[str, str]) -> Mapping[str, str]:
         return {"Authorization": "PVEAPIToken={}={}".format(*credentials)}

@@ -114,7 +114,7 @@ async def test_a_disk_is_where_its_replicas_are(
 async def test_many_volumes_of_a_project_with_many_disks_cost_no_time(
     cloud: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever makes claims makes volumes: each was compared with all disks."""
+    """A tenant may claim any number of volumes: each was compared with all disks."""
     disks = [{"name": f"disk-{at}", "zone": f"x/{ZONES[0]}"} for at in range(50_000)]
     listed = Aggregated({f"zones/{ZONES[0]}": disks}, {})
 

@@ -47,7 +47,7 @@ def test_folders_without_end_keep_no_process_busy() -> None:
 
 
 def test_a_copy_of_the_uuid_in_a_datacenter_that_is_not_ours_is_no_node() -> None:
-    """Whoever makes machines there chooses their UUIDs."""
+    """Any user who may create machines there chooses their UUIDs."""
     uuid = "42aaaaaa-ab00-4c00-8000-00000000000a"
     ours, others = Place("Datacenter", "dc-1", "ours", ""), Place("Datacenter", "dc-2", "other", "")
     inventory = Inventory("lab", places={"dc-1": ours, "dc-2": others}, datacenters=[ours])
