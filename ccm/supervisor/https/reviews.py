@@ -63,10 +63,10 @@ class ReviewBudget:
             self._spent.popitem(last=False)
 
     def on_result(self, who: str, what: Hashable, is_good: bool | None) -> None:
-        """What came of it: only what is not good stays spent; None for a failed review."""
+        """What came of it: only what is good costs nothing; None for a failed review."""
         if is_good is False:
             self._good.pop(what, None)
-        elif what not in self._good and who in self._spent:
+        elif is_good and what not in self._good and who in self._spent:
             spent, until = self._spent[who]
             self._spent[who] = (max(spent - 1, 0), until)
         if is_good:

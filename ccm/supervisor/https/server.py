@@ -14,7 +14,6 @@ from weakref import WeakSet
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.streams import EMPTY_PAYLOAD
 
 from ccm.background import call_until_done, start_task
 from ccm.counters import Counters
@@ -26,6 +25,7 @@ from ccm.settings import Settings
 from ccm.supervisor.https.access import AccessMiddleware, Authorizer, Handler
 from ccm.supervisor.https.authentication import Authenticator
 from ccm.supervisor.https.client_ca import ClientCAProvider
+from ccm.supervisor.https.connection import BoundedClient, BoundedTls
 from ccm.supervisor.https.reviews import Reviewer
 from ccm.supervisor.https.timings import HttpsTimings
 from ccm.supervisor.https.tls import ServingTls
@@ -47,7 +47,6 @@ ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descripto
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
 MAX_REVIEWS_IN_FLIGHT = 8  # of each kind
-MAX_UNHANDLED = 64 << 10  # bytes of requests that a client may send before they are handled
 
 
 PURPOSES = ("authentication", "authorization")
@@ -168,8 +167,12 @@ class HttpsServer:
         return AccessMiddleware(authenticator, authorizer, self.counters, self._permitted)
 
     def _app(self, access: AccessMiddleware) -> web.Application:
+        turn = asyncio.Lock()
+
         @web.middleware
         async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+            async with turn:  # of the loop: of many that wait, a Lease would wait for them all
+                await asyncio.sleep(0)
             client = request.transport.get_protocol() if request.transport else None
             if isinstance(client, BoundedClient):
                 client.on_request(request)
@@ -235,49 +238,6 @@ def to_close(held: Mapping[T, str], limit: int, known: Container[object] = ()) -
     return next(item for item, address in among.items() if address == most)
 
 
-class BoundedClient(asyncio.Protocol):
-    """Between TLS and aiohttp: ends a client that sends too much before its requests are handled.
-
-    aiohttp keeps 32 requests of a connection, each with a head of a megabyte, complete or not.
-    """
-
-    def __init__(self, http: asyncio.Protocol) -> None:
-        self._http = http
-        self._transport: asyncio.Transport | None = None
-        self._size, self._body = 0, EMPTY_PAYLOAD  # bytes of heads; body of the last request
-
-    def on_request(self, request: web.BaseRequest) -> None:
-        """This one is handled now. A body is discarded as it comes, so it does not count."""
-        head = len(f"{request.method} {request.raw_path} HTTP/1.1\r\n\r\n")
-        head += sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
-        self._size, self._body = max(self._size - head, 0), request.content
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._http.connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        if self._body.is_eof():
-            self._size += len(data)
-        if self._size > MAX_UNHANDLED and self._transport:
-            self._transport.abort()
-        else:
-            self._http.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        return self._http.eof_received()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._http.connection_lost(error)
-
-    def pause_writing(self) -> None:
-        self._http.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._http.resume_writing()
-
-
 class TlsListener:
     """Accepts connections; handshakes have room of their own, so that silence closes no client."""
 
@@ -285,14 +245,14 @@ class TlsListener:
         self,
         listening: socket.socket,
         context: ssl.SSLContext,
-        protocol: Callable[[], asyncio.BaseProtocol],
+        protocol: Callable[[], BoundedClient],
         handshake_timeout: float,
         known: Container[asyncio.BaseTransport] = (),
     ) -> None:
         self._socket, self._context, self._protocol = listening, context, protocol
         self._handshake_timeout, self._known = handshake_timeout, known
         self._handshakes: dict[asyncio.Task[None], str] = {}  # the client's address; oldest first
-        self._open: dict[asyncio.Transport, str] = {}
+        self._open: dict[BoundedTls, str] = {}  # until the socket is closed, which a client delays
         self._allowances = Allowances[str](HANDSHAKES, HANDSHAKE_PAUSE, MOST_ADDRESSES)
 
     async def run(self) -> None:
@@ -321,11 +281,14 @@ class TlsListener:
 
     def abort(self) -> None:
         """Abort the connections that are left: a client may not answer the close_notify of TLS."""
-        for transport in self._open:
-            transport.abort()
+        for tls in self._open:
+            tls.abort()
 
     def _forget_handshake(self, task: "asyncio.Task[None]") -> None:
         self._handshakes.pop(task, None)
+
+    def _forget(self, tls: BoundedTls) -> None:
+        self._open.pop(tls, None)
 
     async def _handshake(self, connection: socket.socket, address: str) -> None:
         try:
@@ -335,16 +298,18 @@ class TlsListener:
                 if address != LOCAL and self._allowances.take(address, time.monotonic()):
                     connection.close()
                     return
-                transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
-                    self._protocol, connection, ssl=self._context
-                )
+                tls = BoundedTls(self._protocol(), self._context, self._forget)
+                await tls.handshake(connection)
         except OSError as error:  # the client's fault
             log.debug("TLS handshake failed", extra={"error": str(error)})
             return
-        self._open = {item: of for item, of in self._open.items() if not item.is_closing()}
-        if oldest := to_close(self._open, MAX_CONNECTIONS, self._known):
+        if tls.is_lost:
+            return
+        known = {item for item in self._open if item.client.transport in self._known}
+        if oldest := to_close(self._open, MAX_CONNECTIONS, known):
+            del self._open[oldest]
             oldest.abort()
-        self._open[transport] = address
+        self._open[tls] = address
 
 
 async def _begins_tls(connection: socket.socket) -> bool:

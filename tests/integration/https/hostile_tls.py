@@ -1,14 +1,24 @@
-"""What no TLS library sends: hellos of any content."""
+"""What no TLS library sends: hellos of any content, and updates of keys without end."""
 
+import hashlib
+import hmac
 import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from tests.support.deadlines import timeout
+from tests.support.pki import trusting_anybody
 
 ECDSA_SHA256, RSA_PSS_SHA256 = 0x0403, 0x0804
 AES_128, AES_256 = 0x1301, 0x1302
 VERSIONS, GROUPS, SIGNATURES, SHARES = 43, 10, 13, 51  # numbers of extensions
 RECORD = 16 << 10
+UPDATE_KEY = b"\x18\x00\x00\x01\x00\x16"  # the message, for which no answer is asked, and its type
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n\x17"
 
 
 def _sized(content: bytes) -> bytes:
@@ -48,5 +58,44 @@ def is_answered(port: int, hello: bytes) -> bool:
         try:
             client.sendall(hello)
             return client.recv(1) == b"\x16"
+        except ConnectionError:
+            return False
+
+
+def _expand(secret: bytes, label: bytes, size: int, digest: str) -> bytes:
+    """RFC 8446, 7.1; one block is enough for all that is asked for here."""
+    label = b"tls13 " + label
+    info = struct.pack(">HB", size, len(label)) + label + b"\x00\x01"
+    return hmac.new(secret, info, digest).digest()[:size]
+
+
+def _record(secret: bytes, key_size: int, digest: str, message: bytes) -> bytes:
+    """The first one under the keys of this secret."""
+    header = b"\x17\x03\x03" + struct.pack(">H", len(message) + 16)
+    key, nonce = (
+        _expand(secret, label, size, digest) for label, size in ((b"key", key_size), (b"iv", 12))
+    )
+    return header + AESGCM(key).encrypt(nonce, message, header)
+
+
+def is_served_after_updates(port: int, count: int, log: Path) -> bool:
+    """Whether a request is answered that comes after so many updates of the client's key."""
+    context = trusting_anybody()
+    context.keylog_filename = str(log)
+    connection = context.wrap_socket(socket.create_connection(("127.0.0.1", port)))
+    suite, _, _ = connection.cipher() or ("", "", 0)
+    digest, key_size = ("sha384", 32) if suite.endswith("384") else ("sha256", 16)
+    words = (line.split() for line in log.read_text().splitlines())
+    secret = bytes.fromhex(next(it[2] for it in words if it[0] == "CLIENT_TRAFFIC_SECRET_0"))
+    sent = list[bytes]()
+    for _ in range(count):
+        sent.append(_record(secret, key_size, digest, UPDATE_KEY))
+        secret = _expand(secret, b"traffic upd", hashlib.new(digest).digest_size, digest)
+    sent.append(_record(secret, key_size, digest, REQUEST))
+    with socket.socket(fileno=connection.detach()) as plain:
+        plain.settimeout(timeout())
+        try:
+            plain.sendall(b"".join(sent))
+            return plain.recv(1) == b"\x17"
         except ConnectionError:
             return False

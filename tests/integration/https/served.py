@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -152,3 +153,23 @@ async def serving_routes(
             await asyncio.gather(running, return_exceptions=True)
         await server.close()
         port.release()
+
+
+def connected(server: ServerAddress, source: str = "127.0.0.1") -> socket.socket:
+    """A connection that says nothing."""
+    return socket.create_connection(("127.0.0.1", server.port), source_address=(source, 0))
+
+
+def pipeline(
+    server: ServerAddress, path: bytes = b"/page", until_stuck: float = 1.0, at_most: int = 64 << 20
+) -> int:
+    """How many bytes of requests a client gets rid of that reads no answer."""
+    requests, sent = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % path * 1000, 0
+    with trusting_anybody().wrap_socket(connected(server)) as rude:
+        rude.settimeout(until_stuck)
+        while sent < at_most:
+            try:
+                sent += rude.send(requests)
+            except (TimeoutError, OSError):
+                break
+    return sent

@@ -72,6 +72,18 @@ async def test_made_up_tokens_of_one_address_do_not_cost_one_review_each(
     assert (await server.get("/page", token="new", source="127.0.0.2")).status == 200
 
 
+async def test_made_up_tokens_cost_no_more_while_reviews_fail(
+    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the supervisor may create none, or the API server has too much to do."""
+    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
+    reviews.failures = [403] * 100
+    tokens = (f"made-up-{number}" for number in range(40))
+    codes = [(await server.get("/page", token=token)).status for token in tokens]
+    assert codes == [500] * 20 + [429] * 20
+    assert reviews.counts["TokenReview"] == 20
+
+
 async def test_made_up_tokens_keep_no_valid_one_of_their_address_out(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

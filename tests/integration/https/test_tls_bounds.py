@@ -2,12 +2,23 @@
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
+from aiohttp import web
 
-from tests.integration.https.hostile_tls import client_hello, is_answered
+from ccm.supervisor.https import connection as connection_module
+from ccm.supervisor.https.connection import BoundedTls
+from tests.integration.https.hostile_tls import (
+    ECDSA_SHA256,
+    client_hello,
+    is_answered,
+    is_served_after_updates,
+)
 from tests.integration.https.review_api import ReviewApi
-from tests.integration.https.served import serving
+from tests.integration.https.served import LocalServer, pipeline, serving, serving_routes
+from tests.support.deadlines import within
+from tests.support.pki import trusting_anybody
 
 P256, P384, X25519 = 23, 24, 29
 FINITE_FIELDS = {0x102: 4096, 0x103: 6144, 0x104: 8192}  # groups and the bits of their keys
@@ -24,3 +35,59 @@ async def test_no_client_chooses_a_key_exchange_that_takes_long(
             assert not await asyncio.to_thread(is_answered, server.port, hello)
         common = client_hello([X25519, P256, P384], {X25519: os.urandom(32)})
         assert await asyncio.to_thread(is_answered, server.port, common)
+
+
+@pytest.mark.parametrize(("signatures", "is_taken"), [(5_000, True), (30_000, False)])
+async def test_a_hello_of_any_length_is_not_read(
+    server: LocalServer, signatures: int, is_taken: bool
+) -> None:
+    """One of 64 KB may hold OpenSSL up for 30 ms."""
+    made_up = (0x0999,) * signatures
+    hello = client_hello([P256], {}, [*made_up, ECDSA_SHA256])
+    assert await asyncio.to_thread(is_answered, server.port, hello) == is_taken
+
+
+async def test_keys_that_are_updated_without_end_end_the_connection(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    """They are no data, so no bound of HTTP sees them: 10 MB took 3 s of the loop."""
+    for count, is_served in ((100, True), (5_000, False)):
+        log = tmp_path / f"{count}.log"
+        found = await asyncio.to_thread(is_served_after_updates, server.port, count, log)
+        assert found == is_served
+    assert (await server.get("/healthz")).status == 200
+
+
+async def test_a_client_that_sends_much_at_once_is_read_little_by_little(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that comes is decrypted and parsed in one turn of the loop."""
+    sizes, take_in = list[int](), BoundedTls.buffer_updated
+
+    def count(tls: BoundedTls, size: int) -> None:
+        sizes.append(size)
+        take_in(tls, size)
+
+    monkeypatch.setattr(BoundedTls, "buffer_updated", count)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting_anybody())
+    asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 7000 + b"\r\n\r\n"
+    writer.write(asked * 8)
+    async with within():
+        for _ in range(8):
+            await reader.readuntil(b" 200 OK")
+    writer.close()
+    assert max(sizes) <= connection_module.MAX_READ < len(asked)
+
+
+async def test_a_client_that_reads_no_answer_takes_little_memory(reviews: ReviewApi) -> None:
+    """200 of them took 175 MB, of one address and without a login."""
+    unsent = list[int]()
+
+    async def page(request: web.Request) -> web.Response:
+        assert isinstance(request.transport, asyncio.WriteTransport)
+        unsent.append(request.transport.get_write_buffer_size())
+        return web.Response(text="a" * 8000)
+
+    async with serving_routes([web.get("/healthz", page)], master=reviews.url) as server:
+        await asyncio.to_thread(pipeline, server, b"/healthz")
+    assert 0 < max(unsent) <= connection_module.MAX_UNSENT + 16_000

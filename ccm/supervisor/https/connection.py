@@ -1,0 +1,118 @@
+"""One client's connection: asyncio's TLS with bounds, and what stands between that and aiohttp.
+
+`connect_accepted_socket(ssl=…)` reads 256 KiB of a client in one turn of the loop: up to 10,000 new
+keys. It does not limit what is no data, and does not report when the socket is closed. The class
+behind it is not documented, but what is used of it here is the same from Python 3.11 to 3.14: the
+constructor, `max_size`, and the limit of what waits to be decrypted.
+"""
+
+import asyncio
+import socket
+import ssl
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
+
+from aiohttp import web
+
+MAX_READ = 4 << 10  # bytes of a client in one turn of the loop
+MAX_OVERHEAD = 24 << 10
+"""Bytes of a handshake, and then of what is no data; a record of 16 KiB is none until it ends."""
+MAX_UNHANDLED = 64 << 10  # bytes of requests that a client may send before they are handled
+MAX_UNSENT = 64 << 10  # bytes of answers that wait for a client before its next request does
+
+
+class BoundedClient(asyncio.Protocol):
+    """Between TLS and aiohttp: ends a client that sends too much before its requests are handled.
+
+    aiohttp keeps 32 requests of a connection, each with a head of a megabyte, complete or not.
+    Bodies are never handled, so all of one connection count: nothing here takes more than a number.
+    """
+
+    def __init__(self, http: asyncio.Protocol) -> None:
+        self._http = http
+        self.transport: asyncio.Transport | None = None
+        self.overhead = 0  # bytes that came, without data and as much again for its records
+        self._unhandled = 0
+
+    def on_request(self, request: web.BaseRequest) -> None:
+        """This one is handled now."""
+        head = len(f"{request.method} {request.raw_path} HTTP/1.1\r\n\r\n")
+        head += sum(len(name) + len(value) + 4 for name, value in request.raw_headers)
+        self._unhandled = max(self._unhandled - head, 0)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(MAX_UNSENT)
+        self.transport, self.overhead = transport, 0
+        self._http.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.overhead = max(self.overhead - 2 * len(data), 0)
+        self._unhandled += len(data)
+        if self._unhandled > MAX_UNHANDLED and self.transport:
+            self.transport.abort()
+        else:
+            self._http.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._http.eof_received()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        self._http.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self._http.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._http.resume_writing()
+
+
+class BoundedTls(SSLProtocol):
+    """TLS of one client: ends one that sends what is no data, and reads little of it at a time."""
+
+    max_size = MAX_READ
+
+    def __init__(
+        self,
+        client: BoundedClient,
+        context: ssl.SSLContext,
+        on_lost: Callable[["BoundedTls"], object],
+    ) -> None:
+        self._is_ready = asyncio.get_running_loop().create_future()
+        super().__init__(self._is_ready.get_loop(), client, context, self._is_ready, True)
+        self._app_transport.set_read_buffer_limits(MAX_READ)  # while the client's requests wait
+        self.client, self._on_lost = client, on_lost
+        self._raw: asyncio.Transport | None = None
+        self.is_lost = False  # the socket is closed, or about to be
+
+    async def handshake(self, connection: socket.socket) -> None:
+        """Raises OSError; what ended meanwhile for another reason is lost."""
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self, connection)
+        try:
+            await self._is_ready
+        except BaseException:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Close the socket, whatever TLS or the client wait for."""
+        if self._raw:
+            self._raw.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._raw = transport
+        super().connection_made(transport)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.client.overhead += nbytes
+        if self.client.overhead > MAX_OVERHEAD:
+            self.abort()
+        else:
+            super().buffer_updated(nbytes)
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        super().connection_lost(error)
+        self.is_lost = True
+        self._on_lost(self)
