@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from urllib.parse import urlencode
 
 from ccm.cloud.lookup import batches
-from ccm.model.objects import Json
+from ccm.model.objects import Json, text
 from ccm.providers.openstack.api import OpenStackApi
 
 OPERATIONS = {
@@ -33,6 +33,24 @@ async def list_all(
     query = urlencode([*filters, *(("fields", name) for name in asked)])
     target = f"/{kind}?{query}" if query else f"/{kind}"
     return await api.pages_at(f"List{OPERATIONS[kind]}", "network", target, kind.replace("-", "_"))
+
+
+async def list_own(
+    api: OpenStackApi,
+    kind: str,
+    filters: Iterable[tuple[str, str]] = (),
+    fields: Collection[str] = (),
+) -> list[Json]:
+    """The same of our project alone: others may share theirs with it, under any name."""
+    project = await api.project_id()
+    asked = (*fields, "project_id") if fields else fields
+    found = await list_all(api, kind, [*filters, ("project_id", project)], asked)
+    return [item for item in found if is_of(project, item)]
+
+
+def is_of(project: str, item: Json) -> bool:
+    """Whether it is the project's; so is what names none, as the list was asked for by project."""
+    return text(item.get("project_id", project)) == project
 
 
 async def list_ports(

@@ -20,7 +20,7 @@ from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.openstack import ids
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.ids import Cluster
-from ccm.providers.openstack.neutron import if_unchanged, list_ports
+from ccm.providers.openstack.neutron import if_unchanged, is_of, list_ports
 from ccm.providers.openstack.router import (
     AddressGroup,
     Hop,
@@ -137,11 +137,12 @@ class OpenStackRoutes:
         return ids.server_in(self._api.region, node.provider_id)
 
     async def _read_router(self) -> Router:
-        path, groups_path = f"/routers/{self._router_id}", "/address-groups"
+        path, project = f"/routers/{self._router_id}", await self._api.project_id()
+        asked = "ListAddressGroups", "network", "/address-groups", "address_groups"
         try:
-            answer, groups = await asyncio.gather(
+            answer, listed = await asyncio.gather(
                 self._api.get("GetRouter", "network", path),
-                self._api.pages("ListAddressGroups", "network", groups_path, "address_groups"),
+                self._api.pages(*asked, project_id=project),
             )
         except NotFound as error:
             raise Refused(f"no router {self._router_id}, or no address groups: {error}") from error
@@ -152,6 +153,7 @@ class OpenStackRoutes:
             RouterRoute(text(record.get("destination")), text(record.get("nexthop")))
             for record in objects(router.get("routes"))
         )
+        groups = [group for group in listed if is_of(project, group)]
         own = AddressGroup.of(groups, self._group)
         has_former = self._former != self._group
         former = AddressGroup.of(groups, self._former) if has_former else AddressGroup()

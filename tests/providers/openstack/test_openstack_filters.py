@@ -32,6 +32,7 @@ from ccm.providers.openstack.lb.security_groups import (
     plan_ports,
 )
 from ccm.providers.openstack.neutron import list_ports
+from ccm.providers.openstack.router import RouterRoute
 from ccm.providers.openstack.routes import OpenStackRoutes
 
 NAMES = Names.of(service(), Cluster("kubernetes"))
@@ -87,6 +88,50 @@ async def test_no_security_group_of_another_name_is_changed_or_deleted() -> None
     await SecurityGroups(there).ensure("ours", "", [IngressRule("tcp", 80, "0.0.0.0/0")], {})
     assert changes[0] == ("POST", "/security-groups")
     assert not [path for method, path in changes if "default" in path or method == "DELETE"]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(("has_own", "group"), [(True, "own"), (False, "made")])
+async def test_a_security_group_of_another_project_is_not_used(has_own: bool, group: str) -> None:
+    """Whoever shares one with us may open all ports of all Nodes by its rules."""
+    rule = RULE | {"port_range_max": 22, "remote_ip_prefix": "0.0.0.0/0"}
+    theirs = {"id": "a", "name": "ours", "project_id": "theirs", "security_group_rules": [rule]}
+    port: Json = {"id": "p", "device_id": "server", "security_groups": []}
+    port["fixed_ips"] = [{"ip_address": "10.0.0.1"}]
+    groups: list[Json] = [theirs, {**theirs, "id": "own", "project_id": "project"}][: 1 + has_own]
+    there, changes = api(security_groups=groups, ports=[port])
+    bodies, make = list[Json](), there.make
+
+    async def keep(call: ApiCall, headers: Any = None) -> Json:
+        bodies.append(call.body or {})
+        return await make(call)
+
+    cast(Any, there).make = keep
+    here = SecurityGroups(there)
+    await here.ensure("ours", "", [IngressRule("tcp", 22, "0.0.0.0/0")], {"server": "10.0.0.1"})
+    assert bodies[-1] == {"port": {"security_groups": [group]}}
+    await here.delete("ours")
+    await here.delete_stale("ours")
+    assert ("DELETE", "/security-groups/a") not in changes
+    assert (("DELETE", "/security-groups/own") in changes) == has_own
+
+
+async def test_an_address_group_of_another_project_says_nothing_of_our_routes() -> None:
+    theirs = {"id": "a", "project_id": "theirs", "addresses": ["10.244.1.0/24"]}
+    names = "ccm-routes-uid", "ccm-routes-kubernetes", "ccm-routes-other"
+    groups: list[Json] = [{**theirs, "name": name} for name in names]
+    groups.append({"id": "b", "name": names[0], "project_id": "project", "addresses": []})
+    there, changes = api(address_groups=groups, ports=[{"device_id": "router", "network_id": "n"}])
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        route = {"destination": "10.244.1.0/24", "nexthop": "10.0.0.1"}
+        return {"router": {"id": "router", "routes": [route]}}
+
+    cast(Any, there).get = get
+    routes = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid"))
+    assert await routes.list([]) == []
+    await routes._add_routes([RouterRoute("10.244.1.0/24", "10.0.0.1")])
+    assert changes == [("PUT", "/address-groups/b/add_addresses")]
 
 
 async def test_a_load_balancer_of_another_name_or_mark_is_not_found() -> None:

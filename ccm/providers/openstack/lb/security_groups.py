@@ -11,7 +11,7 @@ from ccm.errors import CloudError, Conflict, NotFound, RetryAfter
 from ccm.model.objects import Json, objects, objects_with, text
 from ccm.providers.openstack.api import RACE_RETRY, OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
-from ccm.providers.openstack.neutron import if_unchanged, list_all, list_ports
+from ccm.providers.openstack.neutron import if_unchanged, list_own, list_ports
 
 GATHER = 0.5  # seconds without a change of another Service, which would be to the same ports
 MAX_GATHERS = 4
@@ -178,7 +178,7 @@ class SecurityGroups:
     async def delete_stale(self, name: str) -> None:
         """The same for a group from before groups were switched off; a list has them all."""
         if self._stale is None:
-            listed = await list_all(self._api, "security-groups", fields=["name"])
+            listed = await list_own(self._api, "security-groups", fields=["name"])
             self._stale = {text(item.get("name")) for item in listed}
         if name in self._stale:
             await self.delete(name)
@@ -186,7 +186,7 @@ class SecurityGroups:
 
     async def _find(self, name: str) -> list[Json]:
         """Those of this name, whatever else the answer has: by it they are changed and deleted."""
-        found = await list_all(self._api, "security-groups", [("name", name)])
+        found = await list_own(self._api, "security-groups", [("name", name)])
         return sorted(objects_with(found, "name", name), key=lambda item: text(item.get("id")))
 
     async def _create(self, name: str, description: str) -> Json:
