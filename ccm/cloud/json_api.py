@@ -290,6 +290,15 @@ def read_list(operation: str, page: Mapping[str, Any], key: str) -> list[Any]:
     return found
 
 
+def verify_about(operation: str, record: Mapping[str, Any], key: str, asked: str) -> None:
+    """Raise for a record of anything but what was asked for, in any case of letters.
+
+    What stands before a cloud may mix up two answers.
+    """
+    if text(record.get(key)).lower() != asked.lower():
+        raise CloudError(f"{operation}: the answer is not about {asked}")
+
+
 def next_of(page: Mapping[str, Any], key: str) -> str:
     """By what an answer names its next page; empty where there is none.
 

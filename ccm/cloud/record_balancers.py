@@ -272,12 +272,19 @@ class RecordBalancers(ABC, Generic[R]):
             kept = list[Json]()
             for desired in await self.desired(request, nodes, own):
                 if record := await self._ensure(request, desired):
+                    self._verify_own(service, record)
                     self.check_ready(record)
                     kept.append(await self.finish(request, record))
             for record in own:
                 if not any(self.id_of(record) == self.id_of(item) for item in kept):
                     await self._remove(record)
         return self.balancer(request, kept)
+
+    def _verify_own(self, service: Service, record: Json) -> None:
+        """Raise for another's: what stands before a cloud may mix up the answers to two writes."""
+        if not self.own(service, [record]):
+            name = record.get("name") or self.id_of(record)
+            raise CloudError(f"an answer about {name}, which is not the Service's, is not trusted")
 
     async def _update_all(self, service: Service, nodes: Sequence[Node]) -> None:
         own = self.own(service, await self.read(service))

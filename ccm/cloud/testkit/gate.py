@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar, cast
@@ -52,6 +53,7 @@ class KitGate:
         self.delay = 0.0  # before each call, so that calls under way together overlap
         self.before_write: Callable[[], Any] | None = None  # happens once, after the plan was made
         self.spoil: Callable[[Any], Any] | None = None  # puts another answer in the place of one
+        self.mix_up: Callable[[str, Any], Any] | None = None  # the same for writes, by operation
         self._answers: dict[str, Any] = {}
         self._old_answers: dict[str, Any] = {}
         self.timeout = timeout
@@ -84,7 +86,7 @@ class KitGate:
                 return cast(T, self._old_answers.pop(operation))
             try:
                 async with asyncio.timeout(self.timeout):
-                    return self._keep(operation, await function())
+                    return self._keep(operation, await function(), is_write)
             except TimeoutError as error:
                 raise Unanswered(f"{operation}: no answer within {self.timeout:g} s") from error
 
@@ -98,7 +100,7 @@ class KitGate:
                 asyncio.run(invoke(event))
             if operation in self._old_answers:
                 return cast(T, self._old_answers.pop(operation))
-            return self._keep(operation, function())
+            return self._keep(operation, function(), is_write)
 
     def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
         """As `Gate`; the last word of each class is in `remaining`."""
@@ -108,8 +110,10 @@ class KitGate:
         event, self.before_write = self.before_write, None
         return event
 
-    def _keep(self, operation: str, answer: T) -> T:
+    def _keep(self, operation: str, answer: T, is_write: bool) -> T:
         self._answers.setdefault(operation, answer)
+        if is_write and self.mix_up:
+            answer = cast(T, self.mix_up(operation, answer))
         return cast(T, self.spoil(answer)) if self.spoil else answer
 
     @contextmanager
@@ -146,24 +150,51 @@ class KitGate:
             raise CloudError(f"{operation}: its answer was lost by the kit")
 
 
-class LackingAnswer:
-    """Puts an answer that lacks what is there in the place of the `number`-th one."""
+class NthAnswer:
+    """Which answer another one is put in the place of: one after another, the `number`-th now."""
 
-    def __init__(self, lacking: Callable[[Any], Any]) -> None:
-        self._lacking, self.number, self.count = lacking, 0, 0
-
-    def __call__(self, answer: Any) -> Any:
-        self.count += 1
-        if self.count != self.number:
-            return answer
-        if isinstance(answer, tuple):
-            return (self._lacking(answer[0]), *answer[1:])
-        return self._lacking(answer) if isinstance(answer, dict | list) else answer
+    def __init__(self) -> None:
+        self.number, self.count = 0, 0
 
     def is_next(self) -> bool:
         """Take the next one, unless fewer came last time."""
         self.number, came, self.count = self.number + 1, self.count, 0
         return self.number == 1 or came >= self.number - 1
+
+    def _is_it(self) -> bool:
+        self.count += 1
+        return self.count == self.number
+
+
+class LackingAnswer(NthAnswer):
+    """Puts an answer that lacks what is there in its place."""
+
+    def __init__(self, lacking: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._lacking = lacking
+
+    def __call__(self, answer: Any) -> Any:
+        if not self._is_it():
+            return answer
+        if isinstance(answer, tuple):
+            return (self._lacking(answer[0]), *answer[1:])
+        return self._lacking(answer) if isinstance(answer, dict | list) else answer
+
+
+class AnothersAnswer(NthAnswer):
+    """Puts the answer that another's write of the same operation had in its place.
+
+    Until the first one is taken it learns what these are.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._anothers: dict[str, Any] = {}
+
+    def __call__(self, operation: str, answer: Any) -> Any:
+        if not self.number:
+            self._anothers.setdefault(operation, deepcopy(answer))
+        return deepcopy(self._anothers.get(operation, answer)) if self._is_it() else answer
 
 
 def without_entries(part: Any) -> Any:

@@ -13,7 +13,7 @@ import pytest
 from ccm.cloud.gate import invoke
 from ccm.cloud.interface import ChecksServices
 from ccm.cloud.testkit.adapter import Machine, Owner, Untestable
-from ccm.cloud.testkit.gate import LACKING, LackingAnswer
+from ccm.cloud.testkit.gate import LACKING, AnothersAnswer, LackingAnswer
 from ccm.cloud.testkit.harness import Harness, node, node_of, port, service, volume
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Answer, Balancer, Gone, Instance, PlaceAnswer, Unknown
@@ -212,6 +212,37 @@ async def test_an_answer_without_what_is_there_harms_no_other(
         assert before <= set(await invoke(harness.adapter.balancer_resources))
         with suppress(CloudError):
             await harness.until_done(balancers.delete, moved)
+
+
+async def test_anothers_record_answers_a_write_and_is_not_taken_for_ones_own(
+    harness: Harness,
+) -> None:
+    """What is before the cloud may mix up two answers; what was written is found the next time."""
+    theirs, machines = service("theirs"), await harness.machines(3)
+    mixed = harness.gate.mix_up = AnothersAnswer()
+    for asked, some in ((theirs, machines[:1]), (service("theirs", ports=[port(81)]), machines)):
+        await harness.ensure(asked, some)
+    backends = [node_of(machine) for machine in machines]
+    published = await harness.until_done(harness.load_balancers.ensure, theirs, backends)
+    before = set(await invoke(harness.adapter.balancer_resources))
+    while mixed.is_next():
+        await harness.restart()
+        harness.gate.mix_up, balancers, number = mixed, harness.load_balancers, mixed.number
+        own, moved = (
+            service(f"own-{number}", ports=[port(public, node_port=30000 + public + 2 * number)])
+            for public in (443, 444)
+        )
+        for asked in (own, moved):
+            with suppress(CloudError):
+                made = await harness.until_done(balancers.ensure, asked, backends)
+                assert not {*made.ingress} & {*published.ingress}
+        with suppress(CloudError):
+            await harness.until_done(balancers.update_nodes, moved, backends)
+        harness.gate.mix_up = None
+        await harness.check_balancer(theirs, machines)
+        await harness.ensure(moved, machines)
+        await harness.until_done(balancers.delete, moved)
+        assert set(await invoke(harness.adapter.balancer_resources)) == before
 
 
 async def test_a_record_of_anothers_balancer_of_another_form_changes_nothing_of_ours(

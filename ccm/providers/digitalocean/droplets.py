@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
+from ccm.cloud.json_api import verify_about
 from ccm.cloud.machines import Listing
 from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
@@ -151,7 +152,8 @@ class Droplets:
         """Why the token may be another team's: it does not see the VPC of the configuration."""
         if self._vpc:
             try:
-                await self._api.get("GetVpc", path_of("vpcs", self._vpc))
+                answer = await self._api.get("GetVpc", path_of("vpcs", self._vpc))
+                verify_about("GetVpc", mapping(answer.get("vpc")), "id", self._vpc)
             except NotFound:
                 return (
                     f"the token does not see VPC {self._vpc}: it is another team's, "

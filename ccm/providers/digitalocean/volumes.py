@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from ccm.cloud.json_api import verify_about
 from ccm.cloud.lookup import Lookup, look_up_async, volume_ids
 from ccm.cloud.machines import join_reasons
 from ccm.errors import NotFound
@@ -49,7 +50,9 @@ class DigitalOceanVolumes:
             answer = await self._api.get("GetVolume", path_of("volumes", volume_id))
         except NotFound as error:
             return Gone(str(error))
-        return _read_place(mapping(answer.get("volume")))
+        record = mapping(answer.get("volume"))
+        verify_about("GetVolume", record, "id", volume_id)
+        return _read_place(record)
 
 
 def _read_place(record: Mapping[str, object]) -> PlaceAnswer:

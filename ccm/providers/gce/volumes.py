@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from ccm.cloud.json_api import verify_about
 from ccm.cloud.lookup import Lookup, look_up_async
 from ccm.errors import NotFound
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
@@ -63,9 +64,11 @@ class GceVolumes:
     async def _place(self, path: str) -> PlaceAnswer:
         method = "regionDisks.get" if "/regions/" in path else "disks.get"
         try:
-            return read_place(await self._api.get(method, path))
+            record = await self._api.get(method, path)
         except NotFound as error:
             return Gone(str(error))
+        verify_about(method, record, "name", path.rpartition("/")[2])
+        return read_place(record)
 
 
 def disk_of(volume: PersistentVolume, project: str) -> str | PlaceAnswer:

@@ -269,6 +269,10 @@ async def test_what_lacks_entries_that_its_etag_stands_for_is_not_written() -> N
             written.append([rule["name"] for rule in body["properties"][RULES]])
             return {**body, "etag": f"{len(written)}"}
 
+        async def list(self, operation: str, path: str) -> Sequence[Json]:
+            listed = rules(written[-1])
+            return [{"id": BALANCER, "etag": f"{len(written)}", "properties": listed}]
+
     def rules(names: list[str]) -> Json:
         return {RULES: [{"name": name} for name in names], "provisioningState": "Succeeded"}
 
@@ -281,6 +285,62 @@ async def test_what_lacks_entries_that_its_etag_stands_for_is_not_written() -> N
     await resource.change(add("new"))
     assert written == [["a", "b", "own"], ["a", "b", "own", "new"]]
     assert not answers
+
+
+async def test_an_entry_that_one_answer_made_up_does_not_stop_all_changes_for_good() -> None:
+    """The write fails, and no later answer has the entry: the list says whether it is there."""
+    answers, written = [["a", "made-up"], ["a"], ["a"]], list[list[str]]()
+
+    def record(names: list[str]) -> Json:
+        return {
+            "id": BALANCER,
+            "etag": "1",
+            "properties": {RULES: [{"name": name} for name in names]},
+        }
+
+    class Api:
+        async def get(self, operation: str, path: str) -> Json:
+            return record(answers.pop(0))
+
+        async def list(self, operation: str, path: str) -> Sequence[Json]:
+            return [record(["a"])]
+
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            written.append([rule["name"] for rule in body["properties"][RULES]])
+            if "made-up" in written[-1]:
+                raise CloudError("503")
+            return body
+
+    def add(item: Json) -> None:
+        item["properties"][RULES].append({"name": "own"})
+
+    resource = SharedResource(cast(AzureApi, Api()), "LoadBalancer", BALANCER, {})
+    with pytest.raises(CloudError, match="503"):
+        await resource.change(add)
+    await resource.change(add)
+    assert written == [["a", "made-up", "own"], ["a", "own"]]
+
+
+async def test_anothers_resource_in_the_answer_to_a_write_is_not_taken_for_ones_own() -> None:
+    """A frontend would get the address of another, and the Service's own would be released."""
+    current: Json = {"id": BALANCER, "etag": "1", "properties": {RULES: [{"name": "a"}]}}
+
+    class Api:
+        async def get(self, operation: str, path: str) -> Json:
+            return current
+
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            current.update({**body, "etag": "2"})
+            properties = {RULES: [{"name": "b"}], "provisioningState": "Succeeded"}
+            return {"id": f"{BALANCER}-b", "etag": "2", "properties": properties}
+
+    def add(item: Json) -> None:
+        item["properties"][RULES].append({"name": "own"})
+
+    resource = SharedResource(cast(AzureApi, Api()), "LoadBalancer", BALANCER, {})
+    changed = await resource.change(add)
+    assert changed
+    assert changed["id"] == BALANCER
 
 
 async def test_what_a_list_has_of_another_group_is_left_out() -> None:

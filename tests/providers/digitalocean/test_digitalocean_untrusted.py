@@ -1,10 +1,13 @@
 """What others write: tenants into Services, kubelets into Nodes, others of the team into names."""
 
+from copy import deepcopy
+from typing import Any
+
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.harness import node
-from ccm.errors import Refused
+from ccm.cloud.testkit.harness import node, service
+from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Instance, Unknown
 from ccm.model.objects import Json
 from ccm.providers.digitalocean.firewall_plan import opened
@@ -33,6 +36,28 @@ async def test_a_droplet_called_like_another_ones_address_is_not_the_nodes(
     real = do.add_droplet("worker", networks=networks("10.0.0.7", "192.0.2.7"))
     called = do.add_droplet("10.0.0.7")
     await check_not_guessed(cloud, "10.0.0.7", real, called)
+
+
+async def test_anothers_record_that_answers_a_write_is_not_taken_for_ones_own(
+    do: DigitalOcean, cloud: Started, worker: Json
+) -> None:
+    """The other would be renamed and tagged, and the Service's own deleted with its address."""
+    made = await cloud.ensure(web(), host(worker))
+    await cloud.ensure(service("theirs"), host(worker))
+    (theirs,) = [one for one in do.balancers.values() if one["name"] != NAME]
+    before, record = dict(do.balancers), {"load_balancer": deepcopy(theirs)}
+
+    def mix_up(operation: str, answer: Any) -> Any:
+        return (record, answer[1]) if operation == "UpdateLoadBalancer" else answer
+
+    cloud.gate.mix_up = mix_up
+    renamed = web({"name": "shop"}, made.ingress[0].ip)
+    with pytest.raises(CloudError, match="UpdateLoadBalancer: the answer is not about"):
+        await cloud.ensure(renamed, host(worker))
+    assert do.balancers.keys() == before.keys()
+    assert do.balancers[theirs["id"]] == theirs
+    cloud.gate.mix_up = None
+    assert (await cloud.ensure(renamed, host(worker))).ingress == made.ingress
 
 
 async def test_a_droplet_with_a_gpu_may_have_a_twin_without(

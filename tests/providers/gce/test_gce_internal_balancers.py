@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from ccm.cloud.testkit.harness import service
+from ccm.errors import CloudError
 from ccm.model.objects import Json
 from ccm.providers.gce.lb.request import GLOBAL_ACCESS, OLD_TYPE, SHARE, SUBNET, TYPE
 from tests.labs.gce.project import PROJECT, REGION, ZONES
@@ -54,14 +55,19 @@ async def test_each_zone_has_a_group_behind_one_service(gce: Gce, cloud: Started
 async def test_a_backend_service_that_someone_put_behind_its_rule_is_not_deleted(
     gce: Gce, cloud: Started
 ) -> None:
-    asked, parts = web(annotations=INTERNAL), gce.cloud.objects
-    await ensure(cloud, asked, *hosts(gce))
+    """Nor do its groups leave it when Nodes change."""
+    asked, parts, nodes = web(annotations=INTERNAL), gce.cloud.objects, hosts(gce)
+    await ensure(cloud, asked, *nodes)
     (path,) = [path for path in parts if path.endswith(f"backendServices/{NAME}")]
     (rule,) = [path for path in parts if path.endswith(f"forwardingRules/{NAME}")]
     theirs = path.replace(NAME, "theirs")
     link = parts[path]["selfLink"].replace(NAME, "theirs")
     parts[theirs] = {**parts[path], "name": "theirs", "description": "by hand", "selfLink": link}
     parts[rule]["backendService"] = link
+    parts[theirs]["backends"] = []
+    with pytest.raises(CloudError, match="backend service theirs, which is not the Service's"):
+        await parts_of(cloud).update_nodes(asked, nodes[1:])
+    assert parts[theirs]["backends"] == []
     await delete(cloud, asked)
     assert "backendServices/theirs" in left(gce)
     assert f"forwardingRules/{NAME}" not in left(gce)

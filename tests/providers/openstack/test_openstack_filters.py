@@ -134,6 +134,35 @@ async def test_an_address_group_of_another_project_says_nothing_of_our_routes() 
     assert changes == [("PUT", "/address-groups/b/add_addresses")]
 
 
+class MixedUp(Unfiltered):
+    """Answers each creation with what another's creation made."""
+
+    async def call(self, operation: str, service: str, method: str, target: str, *_: Any) -> Json:
+        self.changes.append((method, target))
+        return {"security_group": DEFAULT}
+
+    async def make(self, call: ApiCall, headers: Any = None) -> Json:
+        self.changes.append((call.method, call.path))
+        return {"loadbalancer": {"id": "theirs", "name": OTHERS.balancer, "vip_port_id": "p"}}
+
+
+async def test_anothers_security_group_in_an_answer_is_not_taken_for_ones_own() -> None:
+    """Its rules would be deleted, and it would be taken off all ports that have it."""
+    mixed = MixedUp(security_groups=[], ports=[])
+    groups = SecurityGroups(cast(OpenStackApi, mixed))
+    with pytest.raises(CloudError, match="CreateSecurityGroup: the answer is not about ours"):
+        await groups.ensure("ours", "", [IngressRule("tcp", 80, "0.0.0.0/0")], {})
+    assert mixed.changes == [("POST", "/security-groups")]
+
+
+async def test_anothers_load_balancer_in_an_answer_is_not_taken_for_ones_own() -> None:
+    """It would get a floating IP, and be open to the world."""
+    call = ApiCall("CreateLoadBalancer", "load-balancer", "POST", "/v2/lbaas/loadbalancers", {})
+    octavia = Octavia(cast(OpenStackApi, MixedUp()))
+    with pytest.raises(CloudError, match="CreateLoadBalancer: the answer is not about"):
+        await octavia.create(NAMES, call)
+
+
 async def test_a_load_balancer_of_another_name_or_mark_is_not_found() -> None:
     others = [
         {"id": "lb-1", "name": "theirs", "tags": []},

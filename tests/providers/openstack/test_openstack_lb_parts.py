@@ -245,7 +245,7 @@ class FakeNeutron:
 
     async def make(self, call: ApiCall) -> Json:
         self.made.append(call.body["floatingip"] if call.body else {})
-        return {"floatingip": {"floating_ip_address": "203.0.113.9"}}
+        return {"floatingip": {**self.made[-1], "floating_ip_address": "203.0.113.9"}}
 
 
 @pytest.mark.parametrize(

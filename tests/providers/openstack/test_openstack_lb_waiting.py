@@ -71,7 +71,8 @@ async def test_what_takes_long_for_its_size_teaches_nothing(is_deleted: bool) ->
     octavia = Octavia(api, lambda: clock.now)
     names = Names.of(service("large"), Cluster("kubernetes"))
     listeners = [{"id": str(number)} for number in range(2000)]
-    body = {"loadbalancer": {"tags": names.tags(Role.OWNER), "listeners": listeners}}
+    own = {"name": names.balancer, "tags": names.tags(Role.OWNER)}
+    body = {"loadbalancer": {**own, "listeners": listeners}}
     made = await octavia.create(names, ApiCall("CreateLoadBalancer", "", "POST", "/", body))
     call = "CreateLoadBalancer"
     if is_deleted:
@@ -133,7 +134,7 @@ class FakeOctavia:
 
 async def create(octavia: Octavia, name: str) -> str:
     names = Names.of(service(name), Cluster("kubernetes"))
-    body = {"loadbalancer": {"tags": names.tags(Role.OWNER)}}
+    body = {"loadbalancer": {"name": names.balancer, "tags": names.tags(Role.OWNER)}}
     made = await octavia.create(names, ApiCall("CreateLoadBalancer", "", "POST", "/", body))
     return str(made["id"])
 

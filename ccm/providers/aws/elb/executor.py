@@ -99,7 +99,7 @@ class ElbExecutor:
             case "elbv2:DeleteLoadBalancer" | "elbv2:DeleteListener" | "elbv2:DeleteTargetGroup":
                 self._delete(call)
             case _:
-                self._learn(self._call(call))
+                self._learn(call, self._call(call))
 
     def _call(self, call: ApiCall) -> Json:
         return self._api.call(call.name, **self._with_arns(call.parameters))
@@ -117,9 +117,10 @@ class ElbExecutor:
                 return {key: self._with_arns(item) for key, item in value.items()}
         return value
 
-    def _learn(self, answer: Json) -> None:
-        """Note what the answer says of what was created."""
-        self.hostname = text(answer.get("DNSName")) or self.hostname
+    def _learn(self, call: ApiCall, answer: Json) -> None:
+        """Note what the answer says of what was created; another's host name is not published."""
+        name, hostname = text(call.parameters.get("LoadBalancerName")), text(answer.get("DNSName"))
+        self.hostname = hostname if name and name.lower() in hostname.lower() else self.hostname
         for record in objects(answer.get("LoadBalancers")):
             self._arns[text(record.get("LoadBalancerName"))] = text(record.get("LoadBalancerArn"))
             self.hostname = text(record.get("DNSName"))

@@ -17,7 +17,7 @@ from ccm.providers.aws.security_groups import (
     packet_size_rule,
     plan_ingress,
 )
-from ccm.providers.aws.tags import ClusterTag, is_unmarked, tag_list
+from ccm.providers.aws.tags import SERVICE_UID_TAG, ClusterTag, is_unmarked, read_tags, tag_list
 
 GROUP_TO_CREATE = "sg-"
 """Stands for the ID of a security group that is not created yet."""
@@ -121,7 +121,8 @@ class ElbSecurityGroups:
                 VpcId=self._vpc.id,
                 TagSpecifications=[tags],
             )
-        group_id = text(answer.get("GroupId"))
-        if not group_id:
+        group_id, said = text(answer.get("GroupId")), read_tags(answer.get("Tags"))
+        uid = request.tags[SERVICE_UID_TAG]
+        if not group_id or said.get(SERVICE_UID_TAG, uid) != uid:  # or it is another's
             raise CloudError(f"AWS did not report the ID of security group {name}")
         return SecurityGroup(group_id, name, request.tags, frozenset())

@@ -6,6 +6,7 @@ then.
 
 from collections.abc import Sequence
 
+from ccm.cloud.json_api import verify_about
 from ccm.cloud.record_balancers import Desired, RecordBalancers
 from ccm.errors import (
     CloudError,
@@ -166,11 +167,13 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     # Writing
 
     async def create(self, request: LoadBalancerRequest, desired: Desired) -> Json:
-        return await self._send("CreateLoadBalancer", "POST", BALANCERS, desired.content)
+        body = desired.content
+        return await self._send("CreateLoadBalancer", "POST", BALANCERS, body, "name", body["name"])
 
     async def update(self, record: Json, changes: Json) -> Json:
         body = plan.update(record, changes)
-        return await self._send("UpdateLoadBalancer", "PUT", _path_of(record), body)
+        path, balancer_id = _path_of(record), text(record.get("id"))
+        return await self._send("UpdateLoadBalancer", "PUT", path, body, "id", balancer_id)
 
     async def remove(self, record: Json) -> None:
         await self._api.write("DeleteLoadBalancer", "DELETE", _path_of(record))
@@ -200,9 +203,13 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
             request.annotations.ignore("name", why)
         return record
 
-    async def _send(self, operation: str, method: str, path: str, body: Json) -> Json:
+    async def _send(
+        self, operation: str, method: str, path: str, body: Json, key: str, asked: str
+    ) -> Json:
+        """The record in the answer, which has `asked` under `key`: nobody else's is changed."""
         answer = await self._api.write(operation, method, path, body)
         record = dict(mapping(answer.get("load_balancer")))
+        verify_about(operation, record, key, asked)
         if not record.get("id"):
             raise CloudError(f"{operation}: the answer has no load balancer")
         return record

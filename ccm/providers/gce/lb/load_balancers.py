@@ -120,7 +120,10 @@ class GceLoadBalancers:
             raise Refused(f"Service {service.key} has no load balancer")
         paths = paths_of(nodes, work.place)
         if work.is_internal:
-            name = last_part(text(work.rule.get("backendService")))
+            if not (name := work.used_backend):
+                other = last_part(text(work.rule.get("backendService")))
+                why = f"the rule leads to backend service {other}, which is not the Service's"
+                raise CloudError(f"{why}: it is not changed")
             if backend := work.observed.get(SERVICE, name):
                 update = self._services.set_backends(work.place, work.names, backend, paths)
                 await self._present.write(update)

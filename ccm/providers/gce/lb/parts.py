@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Awaitable, Mapping
 from typing import TypeVar, cast
 
+from ccm.cloud.json_api import verify_about
 from ccm.errors import Conflict, Denied, NotFound, RetryAfter
 from ccm.model.objects import Json, text
 from ccm.providers.gce.api import RACE_RETRY, GceApi, InUse
@@ -45,7 +46,10 @@ class Parts:
         }
 
     async def get(self, place: Place, kind: Kind, name: str) -> Json:
-        return await self._api.get(f"{kind.methods}.get", self._path(place, kind, name))
+        method = f"{kind.methods}.get"
+        found = await self._api.get(method, self._path(place, kind, name))
+        verify_about(method, found, "name", name)
+        return found
 
     async def ensure(
         self, place: Place, kind: Kind, desired: Json, record: Json | None, warnings: list[str]

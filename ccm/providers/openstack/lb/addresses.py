@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
+from ccm.cloud.json_api import verify_about
 from ccm.errors import Conflict, NoRoom, Refused
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.model.service import Service
@@ -106,6 +107,8 @@ class Addresses:
         if isinstance(step, ApiCall):
             answer = await self._api.make(step)
             attached = mapping(answer.get("floatingip"))
+            if not request.is_internal:
+                verify_about(step.operation, attached, "id", step.path.rpartition("/")[2])
         else:
             attached = floating.attached_to(port_id, current) or {}
         return "" if request.is_internal else floating.address_of(attached)
@@ -123,7 +126,9 @@ class Addresses:
             except (Conflict, NoRoom) as error:
                 failure = error
                 continue
-            return floating.address_of(mapping(answer.get("floatingip")))
+            found = mapping(answer.get("floatingip"))
+            verify_about(call.operation, found, "port_id", port_id)
+            return floating.address_of(found)
         raise failure or Refused(
             f"network {network_id} has no subnet of the name or tags asked for a floating IP"
         )

@@ -10,6 +10,7 @@ from fnmatch import translate
 from ipaddress import ip_network
 from typing import Any
 
+from ccm.cloud.json_api import verify_about
 from ccm.cloud.machines import verify_any
 from ccm.errors import Refused
 from ccm.model.cloud import Network
@@ -60,6 +61,7 @@ class Networks:
 
         async def read() -> Subnet:
             answer = await self._api.get("GetSubnet", "network", f"/subnets/{subnet_id}")
+            verify_about("GetSubnet", answer["subnet"], "id", subnet_id)
             return read_subnet(answer["subnet"])
 
         found: Subnet = await self._keep("subnet", subnet_id, read)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
+from ccm.cloud.json_api import verify_about
 from ccm.cloud.lookup import batches
 from ccm.errors import CloudError, Conflict, NotFound, Refused, RetryAfter, Unanswered
 from ccm.model.objects import Json, mapping, objects, objects_with, text
@@ -182,8 +183,9 @@ class Octavia:
             raise
         self._unanswered.pop(names.uid, None)
         record = dict(mapping(answer.get("loadbalancer")))
+        verify_about(call.operation, record, "name", names.balancer)
         if not record.get("id"):
-            raise CloudError("CreateLoadBalancer: the answer lacks loadbalancer")
+            raise CloudError("CreateLoadBalancer: the answer lacks its ID")
         listeners = objects(mapping(call.body).get("loadbalancer", {}).get("listeners"))
         self.waiting.begin(record["id"], call.operation, names.owner_tag, len(listeners))
         return record

@@ -5,10 +5,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ccm.cloud.json_api import verify_about
 from ccm.cloud.machines import verify_complete
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, Conflict, NotFound, RetryAfter
-from ccm.model.objects import Json, objects, objects_with, text
+from ccm.model.objects import Json, mapping, objects, objects_with, text
 from ccm.providers.openstack.api import RACE_RETRY, OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.neutron import if_unchanged, list_own, list_ports
@@ -194,7 +195,8 @@ class SecurityGroups:
         answer = await self._api.call(
             "CreateSecurityGroup", "network", "POST", "/security-groups", body
         )
-        found: Json = answer["security_group"]
+        found = dict(mapping(answer.get("security_group")))
+        verify_about("CreateSecurityGroup", found, "name", name)
         return found
 
     async def _make(self, call: ApiCall) -> None:

@@ -216,4 +216,9 @@ BALANCERS = (
         '        mark = {"name"',
         "load_balancers::test_services_are_served_in_parallel",
     ),
+    (
+        "whatever a write is answered with is the Service's own",
+        *overridden("    def _verify_own(self, service, record):\n        return None\n"),
+        "untrusted::test_anothers_record_answers_a_write_and_is_not_taken_for_ones_own",
+    ),
 )
