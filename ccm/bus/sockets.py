@@ -79,6 +79,7 @@ class Hub:
             frames = await self._socket.recv_multipart(copy=False)
             if self._is_from_a_worker(frames):
                 self._take(frames[0].bytes.decode(), frames[1].bytes, handler)
+            await asyncio.sleep(0)  # while more has come: all else has its turn
 
     def _is_from_a_worker(self, frames: list[zmq.Frame]) -> bool:
         peer = _peer(frames[-1])

@@ -18,7 +18,10 @@ R = TypeVar("R", covariant=True)
 
 MAX_PAGES = 1000  # of one list; a cloud may name a next one for ever
 MAX_LOST = 20  # objects that a list lacks and that are asked for by themselves
+MAX_READS = 100  # under way together of those that an answer makes necessary
 MAX_VALUES = 16_000_000  # of an answer, and of all pages of a list: a gigabyte in memory
+OBJECT_WEIGHT = 10  # values, as each is read: 1.5 million take seconds of one turn
+BYTES_A_VALUE = 64  # of an answer: texts count as well
 MAX_ELEMENTS = 4_000_000  # of an answer in XML: the same
 NOT_UNDERSTOOD = (
     LookupError,

@@ -148,7 +148,10 @@ class Budget:
         pending = self._drop_expired(budget, now)
         if not pending:
             return
-        self._buckets[budget] = refill(self._buckets[budget], now)
+        self._buckets[budget] = bucket = refill(self._buckets[budget], now)
+        if not whole_tokens(bucket, now):  # one more that waits costs nothing, however many do
+            yield next_token_in(bucket, now)
+            return
         listening = set(filter(self._is_responsive, {request.worker for request in pending}))
         listening -= self._grant(budget, listening, now)
         workers = {request.worker for request in pending}

@@ -116,6 +116,23 @@ async def test_a_heartbeat_has_its_turn_while_more_and_more_comes(ends: Ends) ->
     assert len({*seen}) == 200
 
 
+async def test_all_else_has_its_turn_while_a_worker_sends_more_and_more(ends: Ends) -> None:
+    """The Lease is renewed, and the permissions of all workers."""
+    seen = set[int]()
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(0)
+            seen.add(len(ends.at_hub))
+
+    port = await ends.connected("node-0.1", [])
+    for seq in range(200):
+        assert port.send(Ack(1, seq))
+    async with in_background(look()):
+        await until(lambda: len(ends.at_hub) == 201)
+    assert seen > {*range(10, 190)}
+
+
 async def test_a_token_and_a_permission_are_taken_by_the_port_itself(ends: Ends) -> None:
     received: list[Message] = []
     port = await ends.connected("node-0.1", received)

@@ -22,7 +22,7 @@ class Workers:
         self.grants: list[tuple[str, Granted]] = []
         self.hanging: set[str] = set()
         self.full: set[str] = set()
-        self.tries = 0
+        self.tries, self.looks = 0, 0
 
     def send(self, worker: str, message: Message) -> bool:
         assert isinstance(message, Granted)
@@ -33,6 +33,7 @@ class Workers:
         return True
 
     def is_responsive(self, worker: str) -> bool:
+        self.looks += 1
         return worker not in self.hanging
 
     @property
@@ -102,6 +103,18 @@ async def test_the_reserve_counts_of_what_is_left_as_well(workers: Workers) -> N
     shared.limit(CloudRemaining("read", 4, 600.0))
     shared.ask("a", 5)
     assert workers.granted == {"a": 2}
+
+
+async def test_thousands_of_calls_that_wait_are_not_looked_at_for_each_that_comes(
+    workers: Workers,
+) -> None:
+    """Else the supervisor has no time for the Lease."""
+    shared = Shared(workers, 0.001, 1)
+    shared.ask("a", 3_000)
+    assert workers.looks < 10
+    assert shared.shown()["waiting"] == {"a": 2_999}
+    await asyncio.sleep(1001.0)
+    assert workers.looks < 20
 
 
 # How much.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TypeVar
 
-from ccm.cloud.lookup import read_each
+from ccm.cloud.lookup import MAX_READS, batches, read_each
 from ccm.cloud.machines import Listing
 from ccm.errors import CloudError, Denied, NotFound
 from ccm.model.cloud import PowerState
@@ -254,9 +254,10 @@ class MachineReader:
         )
         interfaces, singles, sets = ([*_of_groups(items, groups)] for items in reads)
         members = list[Json]()
-        for some, more in await together(*(self._members(id_of(item)) for item in sets)):
-            members += some
-            interfaces += more
+        for batch in batches(sets, MAX_READS):  # each waits for grants: all at once are a flood
+            for some, more in await together(*(self._members(id_of(item)) for item in batch)):
+                members += some
+                interfaces += more
         return singles, members, interfaces
 
     async def _interfaces(self, group: str) -> list[Json]:

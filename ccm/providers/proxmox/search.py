@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ccm.cloud.lookup import MAX_READS, batches
 from ccm.cloud.machines import join_reasons
 from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import UUID, Answer, Gone, Unknown
@@ -146,7 +147,9 @@ class Search:
         self, machines: Sequence[tuple[Inventory, ListedMachine]], uuid: str, is_sure: bool
     ) -> list[Found]:
         """Those that have this UUID; unless `is_sure`, those as well that have none at all."""
-        found = await asyncio.gather(*(self._with_identity(*machine) for machine in machines))
+        found = list[Found]()
+        for some in batches(machines, MAX_READS):
+            found += await asyncio.gather(*(self._with_identity(*machine) for machine in some))
         return [
             item
             for item in found

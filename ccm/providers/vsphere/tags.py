@@ -5,7 +5,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ccm.cloud.lookup import batches
+from ccm.cloud.lookup import MAX_READS, batches
 from ccm.errors import CloudError, NotFound
 from ccm.model.objects import mapping, objects, text
 from ccm.providers.vsphere.inventory import Place
@@ -54,7 +54,14 @@ class TagReader:
             self._tags, self._categories, self._read_at = {}, {}, time.monotonic()
         tags, known = self._tags, self._categories
         new = [tag for tag in wanted if tag not in tags]
-        read = await asyncio.gather(*map(self._tag, new))
+        for some in batches(new, MAX_READS):  # what ends in between has read some for the next
+            await self._read(some, tags, known)
+        return dict.fromkeys(new, Tag("", "")) | tags
+
+    async def _read(
+        self, wanted: Collection[str], tags: dict[str, Tag], known: dict[str, str]
+    ) -> None:
+        read = await asyncio.gather(*map(self._tag, wanted))
         records = [record for record in read if record]
         unnamed = {text(record.get("category_id")) for record in records} - known.keys()
         categories = await asyncio.gather(
@@ -65,7 +72,6 @@ class TagReader:
         for found in records:
             category = known[text(found.get("category_id"))]
             tags[text(found.get("id"))] = Tag(category, text(found.get("name")))
-        return dict.fromkeys(new, Tag("", "")) | tags
 
     async def _tag(self, tag: str) -> Mapping[str, object] | None:
         """None for one that is gone, although vCenter lists it on what had it."""

@@ -1,12 +1,15 @@
 """Zones and regions: tags of two categories on what a machine is in."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
+from ccm.errors import CloudError
 from ccm.model.cloud import Instance, Unknown
 from ccm.providers.vsphere.inventory import Place
-from ccm.providers.vsphere.tags import NAME_TTL, Tag
+from ccm.providers.vsphere.tags import NAME_TTL, Tag, TagReader
+from ccm.providers.vsphere.vcenter import VCenterApi
 from ccm.providers.vsphere.zones import topology_of
 from tests.labs.vsphere.lab import Lab
 from tests.providers.vsphere.conftest import Started, node_of
@@ -108,6 +111,36 @@ async def test_a_tag_that_is_gone_but_for_who_has_it_keeps_no_other_waiting(
     assert found.zone == "zone-DC0_C0"
     assert isinstance(unclear := answers["node-2"], Unknown)
     assert "has a tag that vCenter does not find" in unclear.why
+
+
+async def test_tags_without_number_are_read_some_at_a_time_and_kept() -> None:
+    """Each read waits for its grant: all at once are a flood, of which nothing was kept."""
+    count, under_way, most, reads = 450, 0, 0, 0
+
+    class Api:
+        name = "lab"
+
+        async def rest(self, operation: str, method: str, path: str, body: Any = None) -> Any:
+            nonlocal under_way, most, reads
+            if operation == "ListAttachedTags":
+                tags = [f"t{number}" for number in range(count)]
+                return [{"object_id": {"id": HOST.moid}, "tag_ids": tags}]
+            reads, under_way = reads + 1, under_way + 1
+            number = reads
+            most = max(most, under_way)
+            await asyncio.sleep(0)
+            under_way -= 1
+            if number == 400:
+                raise CloudError("no call is free in time")
+            identity = path.rpartition(":")[2]
+            return {"id": identity, "name": f"n-{identity}", "category_id": "c"}
+
+    tags = TagReader(cast(VCenterApi, Api()))
+    with pytest.raises(CloudError, match="no call is free"):
+        await tags.attached([HOST])
+    found = await tags.attached([HOST])
+    assert found[HOST.moid][-1] == Tag("n-c", "n-t449")
+    assert (most, reads) == (100, 401 + 150)  # 300 tags were kept
 
 
 async def test_a_category_that_nothing_has_is_reported(lab: Lab) -> None:
