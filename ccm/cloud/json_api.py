@@ -25,7 +25,13 @@ from ccm.background import start_task
 from ccm.cloud.credentials import Credentials
 from ccm.cloud.failures import Unsent, by_status, what_broke
 from ccm.cloud.interface import Gate
-from ccm.cloud.lookup import MAX_PAGES, MAX_VALUES, NOT_UNDERSTOOD
+from ccm.cloud.lookup import (
+    BYTES_A_VALUE,
+    MAX_PAGES,
+    MAX_VALUES,
+    NOT_UNDERSTOOD,
+    OBJECT_WEIGHT,
+)
 from ccm.directories import read_bounded
 from ccm.errors import CloudError, Unanswered
 from ccm.http import HttpResponse
@@ -47,8 +53,11 @@ class Measure:
     values: int = 0
 
     def add(self, operation: str, body: bytes) -> None:
-        """Raises `CloudError` for more than memory has room for: three bytes may be a hundred."""
-        self.values += sum(map(body.count, (b"{", b"[", b",")))
+        """Raises `CloudError` for more than memory or a turn has room for: three bytes may be a
+        hundred, and a thousand texts a gigabyte.
+        """
+        counted = OBJECT_WEIGHT * body.count(b"{") + body.count(b"[") + body.count(b",")
+        self.values += max(counted, len(body) // BYTES_A_VALUE)
         if self.values > MAX_VALUES:
             raise CloudError(f"{operation}: the answer has more than {MAX_VALUES} values")
 

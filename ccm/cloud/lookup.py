@@ -50,12 +50,14 @@ class Lookup(Generic[R]):
 
 
 def check_xml(body: bytes) -> int:
-    """How many tags it has; `ValueError` for what takes many times its size, or hides whether."""
+    """How many tags it has, or what its texts count as; `ValueError` for what takes many times its
+    size, or hides whether.
+    """
     if b"<!DOCTYPE" in body or b"\0" in body[:4]:
         raise ValueError("it declares entities, or is not UTF-8")
     if (tags := body.count(b"<")) > MAX_ELEMENTS:
         raise ValueError(f"it has more than {MAX_ELEMENTS} elements")
-    return tags
+    return max(tags, len(body) // BYTES_A_VALUE)
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -430,6 +430,43 @@ async def test_the_pages_of_a_list_take_together_no_more_than_one_answer_may() -
     assert pages > 6
 
 
+async def test_texts_in_the_pages_of_a_list_count_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page may have 64 MiB of them, and a list a thousand pages."""
+    monkeypatch.setattr(json_api, "MAX_VALUES", 10_000)
+    api, pages, numbers = answering(b'{"name": "' + b"x" * 128_000 + b'"}'), 0, iter(range(1000))
+    request = Request("ListThings", "read", "GET", "/x")
+
+    async def read() -> None:
+        nonlocal pages
+        async for _ in api.read_pages(request, lambda _: {"page": next(numbers)}):
+            pages += 1
+
+    with pytest.raises(CloudError, match="more than 10000 values"):
+        await read()
+    assert pages == 5
+
+
+async def test_a_list_of_more_objects_than_a_turn_has_time_for_is_an_error() -> None:
+    """Each is read: eight million take half a minute, in which no heartbeat is sent."""
+    body = b'{"droplets": [' + b"{}," * (VALUES // 8) + b"{}]}"
+    with pytest.raises(CloudError, match="more than 16000000 values"):
+        await answering(body).request(Request("GetThing", "read", "GET", "/x"))
+
+
+async def test_a_service_that_is_not_reached_is_looked_for_in_another_catalogue() -> None:
+    """It may have moved, and the token is good for half a day."""
+    api = cast(OpenStackApi, openstack("https://x", ""))
+    tokens, within = cast(Any, api._tokens), list[float]()
+    endpoint = {"interface": "public", "region": "r", "url": "http://127.0.0.1:9"}
+    catalog = ({"type": "compute", "endpoints": [endpoint]},)
+    tokens.current, tokens._renew_at = Token("t", 36_000.0, "p", catalog), math.inf
+    tokens.renew_within = within.append
+    with pytest.raises(Unsent):
+        await api.get("GetServer", "compute", "/servers/a")
+    assert within == [60.0]
+    await api.close()
+
+
 async def test_a_certificate_that_is_renewed_for_ever_takes_no_memory(tmp_path: Path) -> None:
     """And a request that is under way goes on with the one that it began with."""
     server, file = RawServer(), tmp_path / "ca"
