@@ -15,7 +15,7 @@ them (all answers to calls that were under way together are one):
   faster and faster, until the next episode or the declared rate.
 - A wide bracket is explored within seconds; a narrow one is left alone for hundreds of calls, so
   that a busy bucket is refused about once in 300 calls. A cloud that sends us away for long is
-  probed at that pace.
+  probed at that pace, but for a minute at the most: one answer names an hour, and hours would pass.
 
 The curve only moves on while there is demand: an idle bucket has nothing to probe with.
 
@@ -35,6 +35,7 @@ LOWEST_SHARE = 0.01  # the share of the full rate that refusals cannot take away
 DEEPEST_CUT = 4.0  # one episode divides the rate by this at most
 MARGIN = 0.97  # how close under the middle of its bracket a rate may begin
 PROBE_SECONDS = 0.7  # seconds to reach the middle of a bracket as wide as its middle
+LONGEST_PACE = 60.0  # seconds of the same, where the cloud sends us away for longer
 PROBE_CALLS = 0.2  # the same in calls, and by the square of the width
 SAFE_BURST = 0.8  # of the calls at once that got through
 BURST_RECOVERY = 3600.0  # seconds in which a lowered burst returns to the declared one
@@ -206,7 +207,7 @@ def _learn_rate(bucket: Bucket, episode: Episode) -> Bucket:
     steep = max(
         PROBE_SECONDS / width,
         PROBE_CALLS / (width**2 * middle),
-        bucket.open_until - episode.at,
+        min(bucket.open_until - episode.at, LONGEST_PACE),
     )
     return replace(bucket, bracket=Bracket(low, middle, steep), age=0.0, rate=low)
 

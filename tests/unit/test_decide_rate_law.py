@@ -151,6 +151,27 @@ def test_an_outage_is_met_with_few_calls_and_soon_forgotten(retry_after: RetryAf
     assert w.per_second(150.0, 240.0) >= 0.9 * LIMIT
 
 
+class LastingOutage(Outage):
+    """One that ends with a word to come back in an hour."""
+
+    def __init__(self, begin: float, end: float) -> None:
+        super().__init__(begin, end)
+        self._end, self._has_said = end, False
+
+    def wait(self, now: float) -> float:
+        if now >= self._end and not self._has_said:
+            self._has_said = True
+            return 3600.0
+        return super().wait(now)
+
+
+def test_one_answer_that_sends_us_away_for_an_hour_does_not_slow_us_for_hours() -> None:
+    limit = LastingOutage(30.0, 75.0)
+    w = world(limit, LIMIT, retry_after=lambda wait: wait if wait > 60.0 else None)
+    w.run(3600.0 + 1500.0)
+    assert w.per_second(3600.0 + 900.0, 3600.0 + 1500.0) >= 0.9 * LIMIT
+
+
 @examples(15)
 @given(
     declared=st.floats(15.0, 200.0),

@@ -177,6 +177,7 @@ def test_refusals_in_a_row_wait_twice_as_long_each_time() -> None:
         pytest.param(10.0, Run(60.0, 8.0, 6.0), 1.0, 7.375, 8.5517737, 5.0869945, id="wide"),
         pytest.param(10.0, Run(10.0, 8.0, 6.0), 1.0, 2.5, 3.5355339, 2.3899494, id="too-little"),
         pytest.param(10.0, Run(60.0, 8.0, 6.0), 50.0, 7.375, 8.5517737, 50.0, id="long-open"),
+        pytest.param(10.0, Run(60.0, 8.0, 6.0), 3600.0, 7.375, 8.5517737, 60.0, id="an-hour"),
         pytest.param(1.0, Run(8.0, 8.0, 8.0), 1.0, 0.875, 0.904703, 205.0854438, id="slow"),
         pytest.param(10.0, Run(79.0, 8.0, 8.0), 1.0, 9.7, 10.0, 23.3333333, id="narrow"),
         pytest.param(10.0, Run(40.0, 12.0, 3.9), 1.0, 3.25, 4.5961941, 2.3899494, id="others-too"),
