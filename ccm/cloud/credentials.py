@@ -29,6 +29,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 RENEW_AT = 0.8  # of a token's life
+LONGEST_LIFE = 3600.0  # seconds for which one is used, good for longer or not: it may be useless
 MAX_TOKEN = 32 << 10  # characters; servers take less in all headers together
 
 TOKEN_PAUSE = Backoff(first=5.0, most=60.0)
@@ -286,9 +287,10 @@ class RenewedToken(Generic[L]):
                 if token is None or not is_usable:
                     self._refused = token
                     raise
-                grace = token.lifetime * (1 - RENEW_AT) / 4
+                grace = min(token.lifetime, LONGEST_LIFE) * (1 - RENEW_AT) / 4
                 self._renew_at = time.monotonic() + grace
                 log.warning("the token is not renewed yet", extra={"why": str(error)})
                 return token
-            self._renew_at = time.monotonic() + self.current.lifetime * RENEW_AT
+            life = min(self.current.lifetime, LONGEST_LIFE)
+            self._renew_at = time.monotonic() + life * RENEW_AT
             return self.current

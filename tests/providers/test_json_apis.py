@@ -1,6 +1,7 @@
 """What holds for every provider whose cloud speaks JSON over HTTP, as all are on one transport."""
 
 import asyncio
+import math
 import os
 import ssl
 import time
@@ -15,6 +16,7 @@ import orjson
 import pytest
 
 from ccm.cloud import json_api
+from ccm.cloud.failures import Unsent
 from ccm.cloud.json_api import JsonApi, ReloadingClient, Request
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
@@ -40,6 +42,7 @@ from ccm.providers.incus.config import Remote
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.config import OpenStackConfig
 from ccm.providers.openstack.credentials import GlobalSection as OpenStackSection
+from ccm.providers.openstack.keystone import Token
 from ccm.providers.proxmox.api import ProxmoxApi
 from ccm.providers.proxmox.config import Cluster
 from ccm.providers.simulated.api import SimulatedApi

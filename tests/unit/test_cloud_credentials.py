@@ -236,6 +236,22 @@ async def test_a_token_that_lacks_something_is_renewed_before_its_time() -> None
 
 
 @pytest.mark.virtual_time
+async def test_a_token_for_years_is_renewed_within_the_hour() -> None:
+    """It may be of another account, to which each call is denied until then."""
+    made = list[Token]()
+
+    async def renew() -> Token:
+        made.append(Token(lifetime=1e15, value=f"token-{len(made)}"))
+        return made[-1]
+
+    tokens = RenewedToken(renew)
+    for _ in range(4):
+        await tokens.get()
+        await asyncio.sleep(1000.0)
+    assert len(made) == 2
+
+
+@pytest.mark.virtual_time
 async def test_a_token_is_renewed_in_time_and_a_refused_one_is_not_used_again() -> None:
     """One that cannot be renewed is used on while it is good."""
     answers: list[Token | CloudError] = [

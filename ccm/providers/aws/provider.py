@@ -51,6 +51,7 @@ DEFAULT_ENDPOINT = "http://169.254.169.254"
 REQUEST_TIMEOUT = 2.0  # seconds for each of a few small requests to the machine's own host
 METADATA_TIMEOUT = 10.0  # seconds for all of them
 TOKEN_TTL = 300  # seconds
+MAX_REGION = 64  # characters of it in a message
 NO_ANSWER = (URLError, HTTPException, OSError, ValueError)
 
 
@@ -136,18 +137,28 @@ def check_without_metadata(config: AwsConfig, has_region: bool, allow_untagged: 
 def region_of(config: AwsConfig, own: OwnInstance) -> str:
     """The region: configured, of the configured zone, of the environment, or our instance's."""
     zone = _REGION.match(config.zone)
-    region = config.region or (zone.group() if zone else "") or sdk_region() or own.region
+    configured = config.region or (zone.group() if zone else "") or sdk_region()
+    region = configured or own.region
+    if not configured and own.instance_id and not _is_region(config, region):
+        raise CloudError(  # it may answer otherwise in a moment
+            f"this machine's metadata service reports no region, but {region[:MAX_REGION]!r}: set "
+            "Region in the cloud-config"
+        )
     if not region:
         fault = ConfigurationFault(
             "AWS region", "is not known", "set Region in the cloud-config or AWS_REGION"
         )
         raise ConfigurationFaults([fault])
-    if not (_REGION_NAME.fullmatch(region) or region in {of for _, of in config.endpoints}):
+    if not _is_region(config, region):
         hint = did_you_mean(region, sdk_regions())
         remedy = f"{hint} Set Region in the cloud-config or AWS_REGION".strip()
         fault = ConfigurationFault("AWS region", f"there is no such region: {region!r}", remedy)
         raise ConfigurationFaults([fault])
     return region
+
+
+def _is_region(config: AwsConfig, region: str) -> bool:
+    return bool(_REGION_NAME.fullmatch(region)) or region in {of for _, of in config.endpoints}
 
 
 def own_tags(api: AwsApi, own: OwnInstance) -> Tags:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ccm.cloud.config_file import certificate_problem, why_unreadable
 from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials, RenewedToken
+from ccm.cloud.failures import Unsent
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, read_list
 from ccm.errors import (
@@ -114,6 +115,9 @@ class OpenStackApi(JsonApi):
         token = await self._tokens.get()
         try:
             return await super().request(self._with_token(request, token))
+        except Unsent:  # its catalogue may lead to where the service is no longer
+            self._tokens.renew_within(CATALOG_RETRY)
+            raise
         except Unauthenticated:
             token = await self._tokens.get(instead_of=token)
         return await super().request(self._with_token(request, token))

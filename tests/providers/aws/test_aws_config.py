@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ccm.errors import ConfigurationFaults
+from ccm.errors import CloudError, ConfigurationFaults
 from ccm.providers.aws.config import AwsConfig, Endpoint, SharedProbe, read_config
 from ccm.providers.aws.provider import OwnInstance, region_of
 
@@ -183,6 +183,14 @@ def test_a_region_that_cannot_be_is_reported_with_the_nearest() -> None:
         region_of(config, OwnInstance())
     own = replace(config, endpoints={("ec2", "eu-centrall-1"): ELB})
     assert region_of(own, OwnInstance()) == "eu-centrall-1"
+
+
+@pytest.mark.parametrize("said", ["", "<html>busy</html>", "x" * 1000])
+def test_what_the_metadata_service_says_is_no_fault_of_the_configuration(said: str) -> None:
+    """A process that ends for such a fault stays down until a person acts."""
+    with pytest.raises(CloudError, match="metadata service reports no region") as raised:
+        region_of(AwsConfig(), OwnInstance("i-1", said))
+    assert len(str(raised.value)) < 200
 
 
 def test_no_region_anywhere_is_reported_with_what_to_do() -> None:
