@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ccm.cloud.machines import Listing, MachineLookup
-from ccm.errors import NotFound
+from ccm.errors import NotFound, Refused
 from ccm.model.cloud import (
     AddressType,
     Answer,
@@ -133,16 +133,18 @@ class GceInstances(MachineLookup[Machines, Machine]):
         return machine.instance
 
     async def prove_gone(self, node: Node, listing: Machines) -> Answer:
-        """By a request for the instance alone; the project and the zone were in the list."""
+        """By a request for the instance alone: that a list lacks its zone is not enough."""
         ref = ids.instance_of(node.provider_id)
         if ref is None:
             return Unknown(f"no zone has an instance {node.name.partition('.')[0]}")
-        if ref.zone not in listing.zones:
-            why = f"project {ref.project} has no zone {ref.zone}"
-            return Unknown(why, is_nowhere=True)
         try:
             await self._api.get("instances.get", ref.path)
-        except NotFound as error:
+        except (NotFound, Refused) as error:
+            if ref.zone not in listing.zones:
+                why = f"project {ref.project} has no zone {ref.zone}"
+                return Unknown(why, is_nowhere=True)
+            if not isinstance(error, NotFound):
+                raise
             return Gone(str(error))
         return Unknown(f"the list lacks {ref.provider_id}, which is there")
 

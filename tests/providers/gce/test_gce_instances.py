@@ -6,7 +6,7 @@ import pytest
 
 from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError, Denied, Throttled
-from ccm.model.cloud import Gone, Instance, PowerState
+from ccm.model.cloud import Gone, Instance, PowerState, Unknown
 from tests.labs.gce.project import PROJECT, ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.gce.conftest import Start, Started, host
@@ -63,6 +63,20 @@ async def test_an_instance_that_both_reads_lack_is_gone(gce: Gce, cloud: Started
     assert isinstance(await cloud.describe_one(there), Gone)
     assert gce.names()[-1] == "instances.get"
     assert "no zone has an instance one" in await cloud.why("one")
+
+
+async def test_who_is_in_a_zone_that_a_list_lacks_is_not_nowhere(gce: Gce, cloud: Started) -> None:
+    """After a write that is refused all Nodes would leave their load balancers."""
+    there = host(gce.cloud.add_instance("one"))
+
+    def without_zones(answer: Any) -> Any:
+        content, response = answer
+        return ({**content, "items": {}} if "items" in content else content), response
+
+    cloud.gate.spoil = without_zones
+    answer = await cloud.describe_one(there)
+    assert isinstance(answer, Unknown)
+    assert ("which is there" in answer.why, answer.is_nowhere) == (True, False)
 
 
 @pytest.mark.parametrize(
