@@ -90,6 +90,7 @@ class ServiceSteps:
         self._record = context.recorder.record
         self._turns = WriteTurns(context.executor, context.queue)
         self._written: dict[str, float] = {}  # UID of a Service to our last write of its balancer
+        self._sought = set[str]()  # UIDs of Services whose load balancer a deletion has looked for
         self._failed = set[str]()  # UIDs of Services whose last Event says that a sync failed
         self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
@@ -257,6 +258,7 @@ class ServiceSteps:
                 finally:
                     if calls:
                         self._written.pop(service.uid, None)
+                        self._sought.add(service.uid)
         except CloudError as error:
             self._record_failure(error, delete_failed(service, action.is_orphan, error))
             raise
@@ -285,12 +287,20 @@ class ServiceSteps:
                     self._written[service.uid] = time.monotonic()
 
     def _verify_found(self, service: Service) -> None:
-        """Raise while a deletion that wrote nothing may have gone by a list from before."""
+        """Raise while a deletion that wrote nothing may have gone by a list from before.
+
+        One list may lack what is published: it is looked for once more.
+        """
         age = time.monotonic() - self._written.get(service.uid, float("-inf"))
         if age < STALE_LIST:
             why = f"the cloud does not show the load balancer that was written {age:.0f} s ago"
             raise RetryAfter(why, STALE_LIST_RETRY)
+        if service.ingress and service.uid not in self._sought:
+            self._sought.add(service.uid)
+            why = "the cloud does not show the load balancer that is published"
+            raise RetryAfter(why, STALE_LIST_RETRY)
         self._written.pop(service.uid, None)
+        self._sought.discard(service.uid)
 
     def _record_failure(self, error: CloudError, event: Event) -> None:
         """Work in progress, as a throttled call, is no failure."""

@@ -308,6 +308,32 @@ async def test_a_deletion_by_a_list_from_before_the_creation_leaves_no_balancer(
         assert not any(kind == "Service" for kind, _ in w.cluster.objects)
 
 
+async def test_a_deletion_by_one_list_that_lacks_what_is_published_leaves_no_balancer() -> None:
+    """It would lead to a node port that another Service gets, for everyone."""
+    async with running_with(N1, service()) as w:
+        pass
+    async with running(w.restarted()) as w:
+        [(name, record)] = w.balancers.records.items()
+        del w.balancers.records[name]
+        await w.change(being_deleted)
+        assert w.service().has_finalizer
+        w.balancers.records[name] = record
+        await w.later()
+        assert w.balancers.records == {}
+        assert not any(kind == "Service" for kind, _ in w.cluster.objects)
+
+
+async def test_what_has_gone_by_itself_is_looked_for_twice() -> None:
+    async with running_with(N1, service()) as w:
+        pass
+    async with running(w.restarted()) as w:
+        w.balancers.records.clear()
+        await w.change(being_deleted)
+        await w.later()
+        assert len(w.balancers.named("delete")) == 2
+        assert not any(kind == "Service" for kind, _ in w.cluster.objects)
+
+
 async def test_namespaces_take_turns_at_being_compared() -> None:
     """One with hundreds of Services does not stand before the one that another has changed."""
     many = [service(in_namespace("many"), name=f"s{number}") for number in range(20)]

@@ -67,6 +67,23 @@ async def test_a_plain_service_gets_upstreams_parts_the_rule_last(gce: Gce, clou
     )
 
 
+async def test_a_rule_that_a_list_lacks_is_not_left_behind(gce: Gce, cloud: Started) -> None:
+    """Its pool is in use then."""
+    await ensure(cloud, web(), *hosts(gce))
+
+    def without_rules(answer: Any) -> Any:
+        content, response = answer
+        is_list = content.get("kind") == "compute#forwardingRuleList"
+        return ({**content, "items": []} if is_list else content), response
+
+    cloud.gate.spoil = without_rules
+    with pytest.raises(CloudError, match=f"targetPools {NAME} is in use"):
+        await delete(cloud, web())
+    cloud.gate.spoil = None
+    await delete(cloud, web())
+    assert left(gce) == []
+
+
 @pytest.mark.parametrize("collection", INSERTS)
 @pytest.mark.parametrize("how", [{"status": 503}, {"drop": "before"}])
 async def test_what_was_broken_off_is_finished_or_leaves_nothing(

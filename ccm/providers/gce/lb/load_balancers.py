@@ -321,8 +321,10 @@ class GceLoadBalancers:
         firewalls = [names.firewall, *(names.check_firewall(True, kind) for kind in (False, True))]
         checks = [(HTTP_CHECK, names.balancer), (CHECK, names.balancer)]
         for kind, name in (*backends, *checks, *((FIREWALL, item) for item in firewalls)):
-            if work.observed.get(kind, name):
-                await self._parts.delete(place, kind, name)
+            if not work.observed.get(kind, name) or await self._parts.delete(place, kind, name):
+                continue
+            if kind in (POOL, SERVICE) and name == names.balancer:  # a list may lack its rule
+                raise CloudError(f"{kind.collection} {name} is in use: its rule is not listed")
         await self._delete_shared(work, HTTP_CHECK)
         await self._delete_shared(work, CHECK, has_groups=was_internal or work.is_internal)
         if work.own(ADDRESS):
