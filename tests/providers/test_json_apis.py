@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -35,14 +36,19 @@ from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.digitalocean.api import DigitalOceanApi
 from ccm.providers.digitalocean.config import GlobalSection as DigitalOceanSection
+from ccm.providers.digitalocean.volumes import DigitalOceanVolumes
 from ccm.providers.gce.api import GceApi
 from ccm.providers.gce.config import GlobalSection as GceSection
+from ccm.providers.gce.lb.observed import ADDRESS
+from ccm.providers.gce.lb.parts import Parts
+from ccm.providers.gce.volumes import GceVolumes
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import Remote
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.config import OpenStackConfig
 from ccm.providers.openstack.credentials import GlobalSection as OpenStackSection
 from ccm.providers.openstack.keystone import Token
+from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.proxmox.api import ProxmoxApi
 from ccm.providers.proxmox.config import Cluster
 from ccm.providers.simulated.api import SimulatedApi
@@ -468,6 +474,36 @@ async def test_a_service_that_is_not_reached_is_looked_for_in_another_catalogue(
         await api.get("GetServer", "compute", "/servers/a")
     assert within == [60.0]
     await api.close()
+
+
+class Another:
+    """Answers each read with another's record."""
+
+    async def get(self, operation: str, *_: str) -> Json:
+        record: Json = {"id": "theirs", "name": "theirs", "zone": "z", "region": {"slug": "r"}}
+        return {**record, "volume": record, "subnet": {**record, "cidr": "10.0.0.0/8"}}
+
+
+ANOTHER: Any = Another()
+HERE: Any = SimpleNamespace(regional=lambda *parts: "/".join(parts))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: DigitalOceanVolumes(ANOTHER)._place("ours"),
+        lambda: GceVolumes(ANOTHER)._place("projects/p/zones/z/disks/ours"),
+        lambda: Parts(ANOTHER).get(HERE, ADDRESS, "ours"),
+        lambda: Networks(ANOTHER).subnet("ours"),
+    ],
+    ids=["volume", "disk", "address", "subnet"],
+)
+async def test_anothers_record_in_the_answer_to_a_read_is_an_error(
+    read: Callable[[], Awaitable[Any]],
+) -> None:
+    """A volume's zone, an address and the network of a load balancer are for good."""
+    with pytest.raises(CloudError, match="the answer is not about ours"):
+        await read()
 
 
 async def test_a_certificate_that_is_renewed_for_ever_takes_no_memory(tmp_path: Path) -> None:
