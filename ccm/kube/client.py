@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -33,6 +34,10 @@ METADATA_ONLY = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
 MAX_ATTEMPTS = 5  # of a request that is answered with 429
 MAX_NAME = 512  # characters of another object's name in an error
 LONGEST_PAUSE = 60.0  # seconds for which a 429 is obeyed, whatever its Retry-After says
+FIELDS = b'"fieldsV1":{'  # begins managed fields; in a text its quotes would be escaped
+_TEXT = rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
+_TOKENS = re.compile(rb"(?:%b:\{\},?)+|%b|[{}]" % (_TEXT, _TEXT), re.DOTALL)
+"""What braces are counted by: empty fields, as many as there are, texts, and braces."""
 
 
 Check = Callable[[], None]
@@ -334,9 +339,36 @@ def _failure(answer: HttpResponse) -> KubernetesError:
     return KubernetesError(answer.status, reason, message, retry_after)
 
 
+def decode(raw: bytes) -> Any:
+    """What the API server sent; raises `orjson.JSONDecodeError` for what is not JSON.
+
+    Whoever may write an object may give it managed fields that Go reads and orjson does not: nested
+    too deep, or not UTF-8. They would hide a whole list: where it cannot be read, none has any.
+    """
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return orjson.loads(_without_fields(raw))
+
+
+def _without_fields(raw: bytes) -> bytes:
+    """The same JSON with empty managed fields."""
+    parts, rest = list[bytes](), 0
+    while (at := raw.find(FIELDS, rest)) >= 0:
+        begin = at + len(FIELDS) - 1
+        parts += raw[rest:begin], b"{}"
+        depth, rest = 0, len(raw)
+        for token in _TOKENS.finditer(raw, begin):
+            depth += (token[0] == b"{") - (token[0] == b"}")
+            if not depth:
+                rest = token.end()
+                break
+    return b"".join([*parts, raw[rest:]])
+
+
 def _decoded(raw: bytes, what: str) -> Json:
     try:
-        decoded = orjson.loads(raw)
+        decoded = decode(raw)
     except orjson.JSONDecodeError as error:
         raise Unreachable(f"{what}: the answer is not JSON") from error
     if not isinstance(decoded, dict):

@@ -15,7 +15,7 @@ import orjson
 from ccm.decide.backoff import Backoff
 from ccm.errors import AnswerTooLarge, KubernetesError, Unreachable
 from ccm.http import HttpConnection
-from ccm.kube.client import Kube
+from ccm.kube.client import Kube, decode
 from ccm.model.objects import Json, mapping, text
 
 PAGE_SIZE = 100  # more at once would cost memory that stays: 40 MiB at 500, 24 at 100
@@ -338,7 +338,7 @@ def _updated(item: Any) -> Updated | Malformed:
 
 def _event(line: bytes, path: str) -> WatchEvent:
     try:
-        entry = orjson.loads(line)
+        entry = decode(line)
     except orjson.JSONDecodeError:
         return Malformed(f"a line of {len(line)} bytes that is not JSON")
     raw = entry.get("object") if isinstance(entry, dict) else None

@@ -33,11 +33,26 @@ from ccm.model.objects import Json
 from tests.support.deadlines import timeout, within
 from tests.support.pki import Authority
 
-from .api_server import ApiServer, Handler, failure, json_answer, reset, serving, silence, stream
+from .api_server import (
+    ApiServer,
+    Handler,
+    failure,
+    json_answer,
+    reset,
+    serving,
+    silence,
+    stream,
+    text_answer,
+)
 
 QUICK = WatchTimings(
     idle_limit=timeout(), min_watch_duration=0.01, retry=Backoff(first=0.01, most=0.05)
 )
+ODD_FIELDS = [
+    pytest.param(b'{"f:a":' * 1100 + b"{}" + b"}" * 1100, id="deep"),
+    pytest.param(b'{"f:\xff":{}}', id="not-utf-8"),
+    pytest.param(b'{"f:\\ud800":{"f:\\"{":{}}}', id="half-a-character"),
+]
 
 
 def obj(name: str, version: int) -> Json:
@@ -143,6 +158,33 @@ async def test_one_object_that_is_too_large_is_a_failure_and_no_circle(
     async with serving(listing(5, obj("a", 1))) as (_, kube):
         with pytest.raises(AnswerTooLarge, match="a body of more than 10 bytes"):
             await list_once(kube, "/api/v1/nodes")
+
+
+@pytest.mark.parametrize("fields", ODD_FIELDS)
+async def test_managed_fields_that_cannot_be_read_hide_no_object(fields: bytes) -> None:
+    """Whoever may write an object may write those; an API server keeps them as they are."""
+    managed = b'[{"fieldsV1":%b,"manager":"x"},{"fieldsV1":{"f:a":{"v:\\"}":{}}}}]' % fields
+
+    def odd(version: int) -> bytes:
+        raw = obj("b", version)
+        raw["metadata"] |= {"annotations": {"a": '"fieldsV1":{'}, "managedFields": "FIELDS"}
+        return orjson.dumps(raw).replace(b'"FIELDS"', managed)
+
+    first = orjson.dumps(obj("a", 1))
+    page = b'{"items":[%b,%b],"metadata":{"resourceVersion":"5"}}' % (first, odd(2))
+    with pytest.raises(orjson.JSONDecodeError):
+        orjson.loads(page)
+    change = b'{"type":"MODIFIED","object":%b}\n' % odd(6)
+    async with serving(text_answer(page), stream(change, then="silence")) as (server, kube):
+        found = await events(kube, 6)
+        assert kinds(found) == "[ put put ] open put"
+        assert asked(server) == ["list", "watch 5"]
+        odd_ones = [event.raw["metadata"] for event in found if isinstance(event, Updated)][1:]
+        assert [(meta["name"], meta["resourceVersion"]) for meta in odd_ones] == [
+            ("b", "2"),
+            ("b", "6"),
+        ]
+        assert all(meta["annotations"] == {"a": '"fieldsV1":{'} for meta in odd_ones)
 
 
 async def test_a_list_whose_rest_expired_begins_again() -> None:
