@@ -224,8 +224,9 @@ class MarksMachines(Protocol):
     async def foreign(self, nodes: Sequence[Node]) -> Mapping[str, str]:
         """Why the machines of these Nodes are not the cluster's, by name; empty for its own.
 
-        Left out are Nodes whose machines were not found. Raises `CloudError` when nothing could be
-        read. For routes and load balancers, which may be about Nodes that are not initialized.
+        What cannot be asked about is not the cluster's either. Left out are Nodes whose machines
+        were not found. Raises `CloudError` when nothing could be read. For routes and load
+        balancers, which may be about Nodes that are not initialized.
         """
         ...
 

@@ -190,8 +190,8 @@ class MachineLookup(ABC, Generic[L, M]):
 
     async def foreign(self, nodes: Sequence[Node]) -> Mapping[str, str]:
         """As in the interface."""
-        verdicts = dict[str, str]()
-        asked = [node for node in nodes if not self.why_not_asked(node)]
+        verdicts = {node.name: why for node in nodes if (why := self.why_not_asked(node))}
+        asked = [node for node in nodes if node.name not in verdicts]
         for batch in batches(asked, self.batch_size):
             listing = await self.read(batch)
             for node in batch:

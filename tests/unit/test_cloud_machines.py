@@ -169,7 +169,9 @@ async def test_a_machine_without_the_marks_is_no_nodes_by_name_and_by_id() -> No
     answers = await toy.describe(asked)
     assert (answers["1"], answers["a"], answers["b"]) == (Unknown(FOREIGN), Unknown(FOREIGN), OURS)
     assert answers["4"] == GONE
-    assert await toy.foreign(asked) == {"1": FOREIGN, "a": FOREIGN, "b": ""}
+    verdicts = dict(await toy.foreign(asked))
+    assert verdicts.pop("x") == "provider ID aws://1 is of another cloud"
+    assert verdicts == {"1": FOREIGN, "a": FOREIGN, "b": ""}
 
 
 async def test_a_machine_whose_marks_cannot_be_read_costs_the_others_nothing() -> None:
@@ -193,12 +195,16 @@ async def test_a_machine_whose_marks_cannot_be_read_costs_the_others_nothing() -
 
 
 async def test_nodes_about_which_nothing_can_be_asked_cost_no_read() -> None:
-    """A cloud need not answer about no node at all."""
+    """A cloud need not answer about no node at all. Nothing shows that they are the cluster's."""
     toy = Marked({"a": [OURS]}, {})
     toy.require_marks(["tag:ours"])
     other = [with_id("x", "aws://1"), with_id("y", "toy://?")]
-    assert await toy.foreign([*other, node(name="a")]) == {"a": ""}
-    assert await toy.foreign(other) == {}
+    why = {
+        "x": "provider ID aws://1 is of another cloud",
+        "y": "provider ID toy://? names no machine",
+    }
+    assert await toy.foreign([*other, node(name="a")]) == {"a": ""} | why
+    assert await toy.foreign(other) == why
     assert toy.reads == [["a"]]
 
 

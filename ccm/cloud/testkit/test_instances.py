@@ -141,12 +141,14 @@ async def test_a_machine_without_our_mark_is_no_nodes_however_it_is_found(
     instances: object = harness.instances
     if isinstance(instances, MarksMachines) and instances.required_marks:
         absent = node("never", harness.adapter.absent_provider_id())
+        scheme = absent.provider_id.partition("://")[0]
+        odd = node("odd", f"{scheme}://no such machine, or a list of them")
         verdicts: Mapping[str, str] = await harness.call(
-            instances.foreign, [hostile, node_of(own), absent, node("x", "other://1")]
+            instances.foreign, [hostile, node_of(own), absent, odd, node("x", "other://1")]
         )
-        assert verdicts.keys() == {"hostile", own.node}, "of others nothing is known"
-        assert verdicts["hostile"]
-        assert not verdicts[own.node]
+        left_out = {name for name, why in verdicts.items() if why}
+        assert left_out == {"hostile", "odd", "x"}, "nothing shows that they are the cluster's"
+        assert verdicts.keys() - left_out == {own.node}, "of a machine that is not there"
 
 
 async def test_a_foreign_machine_of_a_nodes_name_takes_no_nodes_place(harness: Harness) -> None:

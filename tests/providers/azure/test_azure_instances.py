@@ -98,6 +98,17 @@ async def test_what_is_not_ours_is_left_alone(
     assert why in await cloud.why(asked)
 
 
+async def test_a_node_whose_kubelet_calls_its_machine_not_azures_is_not_the_clusters(
+    lab: Lab, cloud: Started
+) -> None:
+    """Else it would be behind load balancers without a check, on any machine of the account."""
+    hostile = host(lab.add_machine("node-1"), "hostile")
+    hostile.raw["metadata"]["labels"] = {"kubernetes.azure.com/managed": "false"}
+    assert isinstance(cloud.instances, AzureInstances)
+    verdicts = await cloud.instances.foreign([hostile])
+    assert "the machine is not Azure's" in verdicts["hostile"]
+
+
 @pytest.mark.parametrize(
     ("fault", "why"),
     [
