@@ -15,7 +15,7 @@ from ccm.cloud.interface import MarksMachines
 from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
 from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError, NotLeading
-from ccm.model.cloud import Instance
+from ccm.model.cloud import Instance, Unknown
 from ccm.model.objects import Node
 from workers.controller import ControllerContext
 from workers.store import MachineHolders
@@ -128,7 +128,8 @@ class NodeMachines:
             self._wake.clear()
             await self._context.performer.permission.wait()
             try:
-                self._on_verdict(await self._check_marks() | await self._settle())
+                self._on_verdict(await self._check_marks())
+                self._on_verdict(await self._settle())
                 self._error = None
             except NotLeading:
                 self._wake.set()
@@ -174,11 +175,17 @@ class NodeMachines:
         nodes = [item for item in self._nodes(contested) if self._holders.is_contested(item.name)]
         if not nodes or not self._instances:
             return set()
-        answers = await call(Priority.NODE_INIT, self._instances.describe, nodes)
+        try:
+            answers = await call(Priority.NODE_INIT, self._instances.describe, nodes)
+        except (CloudError, NotLeading):
+            self._contested |= contested
+            raise
         news = set[str]()
         for node in nodes:
             if isinstance(answer := answers.get(node.name), Instance):
                 news |= settle(self._holders, answer, self._nodes)
+            elif isinstance(answer, Unknown):
+                self._contested.add(node.name)  # asked about again after `RECHECK`
         return news
 
     def _nodes(self, names: Collection[str]) -> list[Node]:

@@ -62,15 +62,6 @@ def _is_leaving(node: Node) -> bool:
     )
 
 
-def _may_be_by_kubelet(
-    before: BackendIdentity | None, after: BackendIdentity | None, node: Node
-) -> bool:
-    """Whether the Node may have become `after` by what its kubelet writes."""
-    if before and after:
-        return before[:2] == after[:2]
-    return not _is_leaving(node)
-
-
 class BackendSet:
     """The backends of one cloud, kept Node by Node; `why_not` says what speaks against a Node.
 
@@ -128,8 +119,9 @@ class BackendSet:
         """The Node's own, None for no backend; for a while the one before where it often changes.
 
         A kubelet writes its addresses and labels, also the one that keeps it from being a backend,
-        and it may delete its Node and register again: each change is a call for every Service. One
-        that is gone leaves at once, and comes back as seldom as one that changed.
+        and it may delete its Node and register again, with another provider ID, which may look like
+        a change: each is a call for every Service. One that is gone leaves at once, and comes back
+        as seldom as one that changed.
         """
         if node is None:
             if self._last.pop(name, None):
@@ -137,8 +129,8 @@ class BackendSet:
             return None
         after = self._identity(node) if may_be_backend(node, self._provider_ids) else None
         before = self._last.get(name, None if name in self._changes else after)
-        is_by_kubelet = before != after and _may_be_by_kubelet(before, after, node)
-        pause = self._changes.take(name, time.monotonic()) if is_by_kubelet else 0.0
+        may_be_by_kubelet = before != after and not _is_leaving(node)
+        pause = self._changes.take(name, time.monotonic()) if may_be_by_kubelet else 0.0
         if pause and name not in self._paused:
             self._paused[name] = call_later(pause, self._on_pause_end, name)
         self._last[name] = before if pause else after

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 
 from ccm.bus.frames import Objects, Resync
 from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError, RetryAfter
-from ccm.model.cloud import Instance
+from ccm.model.cloud import Instance, Unknown
 from ccm.model.objects import SHUTDOWN_TAINT
 from tests.support.cloud import Inventory, MarkedMachines, Named
 from tests.support.context import TIMINGS
@@ -18,6 +19,7 @@ from tests.support.deadlines import within
 from tests.support.nodes import Tweak, created, labelled, with_provider_id
 from tests.support.rows import row
 from tests.support.waiting import until
+from workers.machines import RECHECK
 from workers.service.backends import CHANGE_PAUSE, CHANGES
 from workers.service.plan import LAST_APPLIED_ANNOTATION
 
@@ -110,6 +112,41 @@ async def test_of_two_nodes_on_one_machine_the_one_that_the_cloud_names_is_the_b
         await w.put(owner)
         await w.rest()
         assert updates(w)[-1] == ("web", "n1")
+
+
+@pytest.mark.parametrize("failure", [CloudError("boom"), Unknown("no answer")])
+async def test_an_owner_that_the_cloud_names_later_is_the_backend_all_the_same(
+    failure: CloudError | Unknown,
+) -> None:
+    """One call about the machine that two Nodes claim has no answer."""
+    old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    hostile, owner = (
+        node(name, age, with_provider_id("fake://n1")) for name, age in (("0", old), ("n1", new))
+    )
+    machines = Inventory()
+    if isinstance(failure, CloudError):
+        machines.failures = [failure]
+    machines.answers = dict.fromkeys(["0", "n1"], failure)
+    async with running_with(hostile, service(), instances=machines) as w:
+        await w.put(owner)
+        await until(lambda: machines.reads)
+        machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("n1.example",)))
+        await asyncio.sleep(2 * RECHECK)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1")
+
+
+async def test_a_node_is_a_backend_while_whose_the_machine_of_others_is_cannot_be_asked() -> None:
+    class Machines(MarkedMachines):
+        async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
+            raise CloudError("boom")
+
+    hostile = node("0", with_provider_id("fake://n1"))
+    async with running_with(N1, N2, service(), instances=Machines({})) as w:
+        await w.rest()
+        await w.put(hostile, N3)
+        await asyncio.sleep(2 * RECHECK)
+        assert "n3" in updates(w)[-1]
 
 
 async def test_a_node_on_a_foreign_machine_is_no_backend_and_keeps_no_other_out() -> None:
@@ -227,6 +264,21 @@ async def test_a_kubelet_that_registers_again_for_ever_costs_few_updates() -> No
         await asyncio.sleep(CHANGE_PAUSE + 1.0)
         await w.rest()
         assert updates(w)[-1] == ("web", "n1", "n2")
+
+
+async def test_a_kubelet_that_registers_again_with_another_provider_id_costs_few_updates() -> None:
+    """Where it does so at once its deletion is not seen: its Node seems to have changed."""
+    async with running_with(N1, N2, service()) as w:
+        await w.rest()
+        for turn in range(300):
+            w.cluster.put(node("n1", again(turn), with_provider_id(f"fake://x{turn}")))
+            await asyncio.sleep(2.0)
+        await w.rest()
+        assert len(updates(w)) <= CHANGES + 600 / CHANGE_PAUSE + 1
+        await asyncio.sleep(CHANGE_PAUSE + 1.0)
+        await w.rest()
+        (last,) = (it for it in w.controller._backends.current().nodes if it.name == "n1")
+        assert last.provider_id == "fake://x299"
 
 
 async def test_a_kubelet_that_registers_again_for_ever_costs_few_reads_of_marks() -> None:
