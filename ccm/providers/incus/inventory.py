@@ -14,7 +14,7 @@ from itertools import chain
 
 from ccm.cloud.lookup import read_each
 from ccm.errors import CloudError, NotFound
-from ccm.http import path_of
+from ccm.http import BodyTooLarge, path_of
 from ccm.model.cloud import UUID, read_address
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.incus import ids
@@ -201,12 +201,33 @@ class Inventory:
 
     async def _read(self, api: IncusApi, project: str, recursion: int) -> list[ListedInstance]:
         query = {"project": project, "recursion": str(recursion)}
-        listed = await api.get("ListInstances", "/instances", **query)
+        try:
+            listed = await api.get("ListInstances", "/instances", **query)
+        except CloudError as error:
+            if recursion < 2 or not isinstance(error.__cause__, BodyTooLarge):
+                raise
+            found = await self._read(api, project, recursion=1)
+            await asyncio.gather(*map(self._read_state, found))
+            return found
         if not isinstance(listed, list):
             raise CloudError("ListInstances: the answer is not a list")
         if not listed:
             await self._check_project(api, project)
         return [ListedInstance(api, project, record) for record in objects(listed)]
+
+    async def _read_state(self, instance: ListedInstance) -> None:
+        """The state of one by itself: root in it writes a part. One that is too large is left out.
+
+        Without it an instance has the addresses that its networks gave it.
+        """
+        if instance.is_stopped or not instance.is_readable:
+            return
+        path, query = f"{instance.path}/state", {"project": instance.project}
+        try:
+            instance.record["state"] = await instance.api.get("GetInstanceState", path, **query)
+        except CloudError as error:
+            if not isinstance(error.__cause__, BodyTooLarge):
+                raise
 
     async def incomplete_reasons(self) -> list[str]:
         """Why the lists of now may lack something although they were read."""

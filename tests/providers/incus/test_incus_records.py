@@ -3,10 +3,12 @@
 import asyncio
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import orjson
 import pytest
+from aiohttp import web
 
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node
@@ -24,10 +26,11 @@ from ccm.providers.incus.config import (
     RouteSection,
 )
 from ccm.providers.incus.instances import host_name, type_of
-from ccm.providers.incus.inventory import InstanceList, Inventory, ListedInstance
+from ccm.providers.incus.inventory import MAX_ADDRESSES, InstanceList, Inventory, ListedInstance
 from ccm.providers.incus.lb.backends import BackendReader
 from ccm.providers.incus.routes import BACK_WAIT, MARK, IncusRoutes
 from ccm.providers.incus.zones import zone_of
+from tests.support.deadlines import timeout
 
 UUID = "569e87ab-cb87-47b3-b02d-5e0899638304"
 MAC, OTHER_MAC = "10:66:6a:9e:b3:f0", "10:66:6a:00:00:01"
@@ -282,6 +285,48 @@ async def test_answers_without_any_address_of_several_instances_take_no_backend_
     with pytest.raises(CloudError, match="none of the 3 instances' addresses"):
         await reader.read(nodes)
     assert (await reader.read(nodes[:2])).backends == []
+
+
+async def test_what_a_guest_shows_makes_no_list_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root in an instance gives it addresses without number: the list of all instances has them."""
+    many = [(f"fd00::{number:x}", "64") for number in range(500)]
+    states: dict[str, Json] = {
+        "node-1": {"network": {"eth0": nic(MAC, ("10.99.0.7", "24"))}},
+        "hostile": {"network": {"eth0": nic(MAC, *many)}},
+    }
+    records: dict[str, Json] = {}
+    for number, name in enumerate(states):
+        config = {"volatile.uuid": UUID[:-1] + str(number), "volatile.eth0.hwaddr": MAC}
+        records[name] = instance(name=name, config=config).record | {"state": None}
+    asked = list[str]()
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(request.path_qs.removeprefix("/1.0/instances"))
+        name, has_states = request.path.split("/")[-2], request.query.get("recursion") == "2"
+        listed = [records[key] | ({"state": states[key]} if has_states else {}) for key in records]
+        metadata = states[name] if request.path.endswith("/state") else listed
+        return web.json_response({"type": "sync", "metadata": metadata})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.UnixSite(runner, str(tmp_path / "incus")).start()
+    remote = Remote(f"unix://{tmp_path / 'incus'}", project=("k8s",))
+    api = IncusApi("", remote, KitGate(timeout()), "test")
+    try:
+        inventory = Inventory([api])
+        found = {item.name: item.guest_addresses("ovn0") for item in await inventory.read(2)}
+        assert (found["node-1"], len(found["hostile"])) == (["10.99.0.7"], MAX_ADDRESSES)
+        assert asked == ["?project=k8s&recursion=2"], "one call, as long as the list is small"
+        monkeypatch.setattr("ccm.http.BODY_LIMIT", 20_000)
+        found = {item.name: item.guest_addresses("ovn0") for item in await inventory.read(2)}
+        assert found == {"node-1": ["10.99.0.7"], "hostile": []}
+    finally:
+        await api.close()
+        await runner.cleanup()
 
 
 @pytest.mark.virtual_time
