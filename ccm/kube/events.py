@@ -5,7 +5,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Literal, Self
@@ -113,7 +113,8 @@ class EventRecorder:
             last is not None and time.monotonic() - last < self._repeat_interval
         ):
             return
-        if self._allowances.take(event.object_ref, time.monotonic()):
+        # Under one name, as a kubelet may register its Node again for ever.
+        if self._allowances.take(replace(event.object_ref, uid=""), time.monotonic()):
             self.lost += 1
             return
         self._waiting[event] = time.monotonic()

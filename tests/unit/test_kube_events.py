@@ -146,6 +146,16 @@ async def test_an_object_that_always_has_another_message_holds_up_no_other() -> 
     assert len(cluster.events) == OBJECT_BURST + 1 + 2
 
 
+async def test_a_node_that_registers_again_and_again_is_one_object() -> None:
+    """Its kubelet deletes it, and it comes back with another UID: others' Events would wait."""
+    cluster = Cluster()
+    async with recording(cluster) as recorder:
+        for number in range(1000):
+            recorder.record(an_event(object_ref=replace(NODE, uid=f"uid-{number}")))
+        await recorder.drain(5.0)
+    assert len(cluster.events) == OBJECT_BURST
+
+
 @pytest.mark.parametrize(
     "name", ["n" * 253, "n" * 235 + "." + "n" * 17, "n" * 234 + "-." + "n" * 17]
 )
