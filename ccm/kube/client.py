@@ -342,8 +342,8 @@ def _failure(answer: HttpResponse) -> KubernetesError:
 def decode(raw: bytes) -> Any:
     """What the API server sent; raises `orjson.JSONDecodeError` for what is not JSON.
 
-    Whoever may write an object may give it managed fields that Go reads and orjson does not: nested
-    too deep, or not UTF-8. They would hide a whole list: where it cannot be read, none has any.
+    Who may write an object may give it managed fields that Go reads and orjson does not: nested too
+    deep, or not UTF-8. They would hide a whole list: where it cannot be read, none has any.
     """
     try:
         return orjson.loads(raw)
