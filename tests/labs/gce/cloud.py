@@ -264,8 +264,14 @@ class Cloud(Project):
                 raise Refusal(status, reason, f"IP {asked} is already being used by {path}")
         address.setdefault("address", self.take(kind))
         address.setdefault("networkTier", "PREMIUM")
-        users = [one["selfLink"] for one in self._rules_on(address["address"])]
+        ip = address["address"]
+        users = [one["selfLink"] for one in (*self._rules_on(ip), *self._instances_on(ip))]
         address |= {"status": "IN_USE", "users": users} if users else {"status": "RESERVED"}
+
+    def _instances_on(self, ip: str) -> list[Json]:
+        """An address in use by a machine can be reserved."""
+        instances = self.named("instances").values()
+        return [one for one in instances if ip in dig(one, "networkInterfaces.networkIP")]
 
     def _rules_on(self, ip: str) -> list[Json]:
         rules = self.named("forwardingRules").values()
@@ -274,6 +280,8 @@ class Cloud(Project):
     def _take_address(self, path: str, rule: Json) -> None:
         kind = rule["loadBalancingScheme"]
         ip = rule["IPAddress"] = rule.get("IPAddress") or self.take(kind)
+        if not re.fullmatch(r"[\d.]+", ip) or self._instances_on(ip):
+            raise refuse("IPAddress", f"'{ip}' is no address, or in use by an instance")
         for other in self._rules_on(ip):
             if other["IPProtocol"] == rule["IPProtocol"]:
                 ports = [{*one.get("ports", [one.get("portRange")])} for one in (other, rule)]

@@ -9,12 +9,13 @@ import pytest
 from ccm.cloud.testkit.harness import node, port, service
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json
+from ccm.model.service import Service
 from ccm.providers.gce.config import Place
-from ccm.providers.gce.lb.observed import RULE, Kind
+from ccm.providers.gce.lb.observed import RULE, Kind, Work
 from ccm.providers.gce.lb.request import BACKEND_SERVICES, SUBNET, TYPE
 from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
-from tests.providers.gce.balancers import NAME, delete, ensure, hosts, only, parts_of, web
+from tests.providers.gce.balancers import NAME, delete, ensure, hosts, local, only, parts_of, web
 from tests.providers.gce.conftest import Start, Started, host
 from tests.support.waiting import until
 
@@ -68,6 +69,47 @@ async def test_a_reserved_address_stays_its_services_while_a_rule_is_replaced(
     elsewhere = web(80, 443, annotations={BACKEND_SERVICES: "enabled"}, loadBalancerIP=IP)
     await delete(cloud, elsewhere)
     await ensure(cloud, other, *nodes)
+
+
+@pytest.mark.parametrize("ip", ["10.0.0.0/8", "0.0.0.0/0", "fd00::1", "a-machine", ""])
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_a_requested_ip_opens_no_port_of_the_machines(
+    gce: Gce, cloud: Started, ip: str, is_held: bool
+) -> None:
+    """Its firewall is there before Google sees the forwarding rule; empty is a machine's own."""
+    nodes = hosts(gce)
+    if is_held:  # by a load balancer that Google would not make
+        gce.fault("regionBackendServices.insert", status=400, reason="invalid")
+        with pytest.raises(CloudError):
+            await ensure(cloud, web(22, annotations={TYPE: "Internal"}), *nodes)
+        assert only(gce, "addresses")["status"] == "RESERVED"
+    asked = ip or gce.cloud.named("instances")["n-0"]["networkInterfaces"][0]["networkIP"]
+    with pytest.raises(Refused, match="is not an IPv4 address" if ip else "in use by .*/n-0"):
+        await ensure(cloud, web(22, loadBalancerIP=asked, annotations={TYPE: "Internal"}), *nodes)
+    held = {record["address"] for record in gce.cloud.named("addresses").values()}
+    assert asked not in held
+    assert {ip for rule in opened(gce) for ip in rule["destinationRanges"]} == held
+
+
+def opened(gce: Gce) -> list[Json]:
+    """The firewalls of load balancers' own traffic."""
+    named = gce.cloud.named("firewalls").items()
+    return [rule for name, rule in named if name == f"k8s-fw-{NAME}"]
+
+
+async def test_only_an_address_that_is_held_is_opened(gce: Gce, cloud: Started) -> None:
+    """Google may give any other to a new machine."""
+    nodes, internal = hosts(gce), {TYPE: "Internal"}
+    for ip in ("10.132.9.8", "10.132.9.7"):
+        gce.fault("regionBackendServices.insert", status=400, reason="invalid")
+        with pytest.raises(CloudError):
+            await ensure(cloud, web(22, loadBalancerIP=ip, annotations=internal), *nodes)
+        assert only(gce, "addresses")["address"] == ip
+        assert opened(gce)[0]["destinationRanges"] == [ip]
+    with pytest.raises(Refused, match="another network tier or subnetwork"):
+        await ensure(cloud, web(23, loadBalancerIP="10.132.9.7"), *nodes)
+    assert only(gce, "addresses")["address"] == "10.132.9.7"
+    assert opened(gce)[0]["allowed"] == [{"IPProtocol": "tcp", "ports": ["22"]}]
 
 
 async def test_a_copy_of_the_cluster_under_another_id_takes_no_load_balancer(
@@ -137,6 +179,55 @@ async def test_a_service_that_is_made_while_the_last_one_goes_has_its_health_che
     await made[0]
     (check,) = gce.cloud.named("httpHealthChecks")
     assert only(gce, "targetPools")["healthChecks"][0].endswith(check)
+
+
+@pytest.mark.parametrize("kind", [{}, {TYPE: "Internal"}], ids=["external", "internal"])
+async def test_who_never_had_a_load_balancer_keeps_no_other_from_one_by_its_deletion(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch, kind: dict[str, str]
+) -> None:
+    """It comes after each read of the other; that it was internal is only annotated."""
+    nodes, lbs = hosts(gce), parts_of(cloud)
+    look, never = lbs._look, service("other", {TYPE: "Internal"})
+
+    async def look_then_delete(asked: Service) -> Work:
+        work = await look(asked)
+        if asked.name != never.name:
+            await delete(cloud, never)
+        return work
+
+    monkeypatch.setattr(lbs, "_look", look_then_delete)
+    await ensure(cloud, web(annotations=kind), *nodes)
+    assert gce.names().count("forwardingRules.list") == 2
+
+
+@pytest.mark.parametrize("kind", [{}, {TYPE: "Internal"}], ids=["external", "internal"])
+async def test_a_health_check_of_ones_own_is_made_beside_all_others(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch, kind: dict[str, str]
+) -> None:
+    """Google takes seconds for each, so that 40 in turns would be minutes for everybody."""
+
+    def wait_for_all() -> None:
+        raise AssertionError("it waits for what others write to shared parts")
+
+    monkeypatch.setattr(parts_of(cloud)._shared, "held", wait_for_all)
+    await ensure(cloud, local(annotations=kind), *hosts(gce))
+    assert len(gce.cloud.named("forwardingRules")) == 1
+
+
+async def test_a_deletion_takes_no_groups_of_who_is_being_made(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing refers to them before the first internal backend service is there."""
+    nodes, services = hosts(gce), parts_of(cloud)._services
+    fill = services.set_instances
+
+    async def fill_then_delete(*args: Any) -> None:
+        await fill(*args)
+        await delete(cloud, service("other", {TYPE: "Internal"}))
+
+    monkeypatch.setattr(services, "set_instances", fill_then_delete)
+    await ensure(cloud, local(annotations={TYPE: "Internal"}), *nodes)
+    assert len(only(gce, "backendServices")["backends"]) == 3
 
 
 @pytest.mark.parametrize("name", ["projects/other/regions/r/subnetworks/s", "../../global/x", "S"])

@@ -54,13 +54,20 @@ def requested_ip(
     if not reserved:
         raise Refused(f"loadBalancerIP {ip} is not a reserved address of {observed.place.region}")
     (address, *_) = reserved
-    if not request.is_internal and text(address.get("networkTier")) not in ("", tier):
-        raise Refused(f"loadBalancerIP {ip} is of another network tier than {tier}")
-    if any(last_part(text(user)) != names.balancer for user in address.get("users", ())):
+    if not may_stay(request, address, tier):
+        asked = f"the subnetwork {request.subnetwork}" if request.is_internal else f"tier {tier}"
+        raise Refused(f"loadBalancerIP {ip} is of another network tier or subnetwork than {asked}")
+    if is_used(address, names.balancer):
         raise Refused(f"loadBalancerIP {ip} is in use by another load balancer")
     return ip
 
 
-def is_reserved(observed: Observed, ip: str) -> bool:
-    """Whether the address stays while there is no rule."""
-    return bool(ip) and any(item.get("address") == ip for item in observed.all(ADDRESS))
+def is_used(address: Json, balancer: str) -> bool:
+    """Whether something beside this load balancer's rule has the address."""
+    return any(last_part(text(user)) != balancer for user in address.get("users", ()))
+
+
+def is_reserved(observed: Observed, names: Names, ip: str) -> bool:
+    """Whether the address stays while there is no rule, by another record than the Service's."""
+    others = (item for item in observed.all(ADDRESS) if item.get("name") != names.balancer)
+    return bool(ip) and any(item.get("address") == ip for item in others)

@@ -40,7 +40,7 @@ from ccm.providers.gce.lb.observed import (
     Observed,
     Work,
 )
-from ccm.providers.gce.lb.parts import Parts, together
+from ccm.providers.gce.lb.parts import HeldAddresses, Parts, together
 from ccm.providers.gce.lb.request import (
     PRIVILEGED,
     BalancerRequest,
@@ -69,6 +69,7 @@ class GceLoadBalancers:
     ) -> None:
         self._api, self._section, self._instances = api, section, instances
         self._cluster_id, self._parts = cluster_id, Parts(api)
+        self._addresses = HeldAddresses(self._parts)
         self._pools = TargetPools(api, self._parts)
         self._services = BackendServices(api, self._parts)
         self._present = PresentNodes(instances)
@@ -76,7 +77,8 @@ class GceLoadBalancers:
         self._shared = SharedLock()  # of parts that several Services have
         self._making: dict[Kind, set[str]] = {HTTP_CHECK: set(), CHECK: set()}
         """Load balancers that are being made with the shared check of this kind."""
-        self._round = 0  # of deletions of shared parts
+        self._rounds: dict[Kind, int] = {HTTP_CHECK: 0, CHECK: 0}
+        """Deletions of shared parts, by the kind of the check."""
         self._in_use = dict[str, str]()  # addresses, by the names of load balancers
 
     # The interface
@@ -103,7 +105,7 @@ class GceLoadBalancers:
                 work = await self._look(service)
             making = self._making[_check_kind(request.is_internal)]
             try:
-                if not request.is_local:
+                if request.is_internal or not request.is_local:  # all internal ones have the groups
                     making.add(work.names.balancer)
                 rule = await self._ensure(work, request, nodes)
             finally:
@@ -152,7 +154,7 @@ class GceLoadBalancers:
 
     async def _read_all(self) -> Observed:
         await asyncio.sleep(GATHER)
-        before = self._round
+        before = {**self._rounds}
         return Observed(await self._api.place(), await self._parts.read(), before)
 
     async def _look(self, service: Service) -> Work:
@@ -184,10 +186,10 @@ class GceLoadBalancers:
         """The forwarding rule, once all parts are as asked for."""
         place, names = work.place, work.names
         tier = addresses.tier_of(request, work.rule or work.own(ADDRESS))
-        rule, address = await self._kept(work, request, tier)
+        wanted = addresses.requested_ip(work.observed, names, request, tier, self._in_use)
+        rule, address = await self._addresses.kept(work, request, tier)
         pool = work.own(POOL)
         must_replace_pool = pool is not None and self._pools.must_be_replaced(request, pool)
-        wanted = addresses.requested_ip(work.observed, names, request, tier, self._in_use)
         current = text(rule.get("IPAddress") if rule else (address or {}).get("address"))
         self._in_use[names.balancer] = wanted or current
         backend = self._api.url_of(self._backend(work, request))
@@ -195,12 +197,10 @@ class GceLoadBalancers:
         is_right = (
             bool(rule) and not must_replace_pool and design.is_rule_right(desired, rule or {})
         )
-        is_held = addresses.is_reserved(work.observed, desired["IPAddress"])
-        if not is_right and not address and not is_held:
+        if not is_right:
             body = design.address(names, request, desired["IPAddress"], tier)
-            await self._parts.create(place, ADDRESS, body)
-            address = await self._parts.get(place, ADDRESS, names.balancer)
-            desired["IPAddress"] = text(address.get("address"))
+            if address := await self._addresses.hold(work, address, body):
+                desired["IPAddress"] = text(address.get("address"))
         tags, are_all = await self._tags(nodes, request.warnings)
         check = await self._ensure_around(work, request, desired["IPAddress"], tags, are_all)
         if rule and not is_right:
@@ -220,21 +220,6 @@ class GceLoadBalancers:
             await self._parts.delete(place, ADDRESS, names.balancer)
         await self._clean_up(work, request)
         return rule if rule and is_right else desired
-
-    async def _kept(
-        self, work: Work, request: BalancerRequest, tier: str
-    ) -> tuple[Json | None, Json | None]:
-        """The rule and the held address, without those whose address cannot stay."""
-        kept = list[Json | None]()
-        for kind in (RULE, ADDRESS):
-            part = work.own(kind)
-            if part and not addresses.may_stay(request, part, tier):
-                await self._parts.delete(work.place, kind, work.names.balancer)
-                request.warnings.append("its network is another one now: so is its address")
-                part = None
-            kept.append(part)
-        rule, address = kept
-        return rule, address
 
     def _backend(self, work: Work, request: BalancerRequest) -> str:
         if not request.is_internal:
@@ -263,8 +248,11 @@ class GceLoadBalancers:
             await self._parts.ensure(place, kind, desired, current, request.warnings)
 
         async def ensure_check() -> None:
+            if request.is_local:  # no other has it
+                await together(ensure(kind, check), ensure(FIREWALL, probes))
+                return
             async with self._shared.held():
-                if observed.round != self._round:
+                if observed.rounds[kind] != self._rounds[kind]:
                     raise RetryAfter("shared parts were deleted meanwhile", 0.0)
                 await together(ensure(kind, check), ensure(FIREWALL, probes))
 
@@ -318,9 +306,8 @@ class GceLoadBalancers:
         used = work.used_backend
         backends = [(RULE, names.balancer), (POOL, names.balancer), (SERVICE, names.balancer)]
         backends += [(SERVICE, used)] if used != names.balancer else []
-        firewalls = [names.firewall, *(names.check_firewall(True, kind) for kind in (False, True))]
         checks = [(HTTP_CHECK, names.balancer), (CHECK, names.balancer)]
-        for kind, name in (*backends, *checks, *((FIREWALL, item) for item in firewalls)):
+        for kind, name in (*backends, *checks, *((FIREWALL, item) for item in names.own_firewalls)):
             if not work.observed.get(kind, name) or await self._parts.delete(place, kind, name):
                 continue
             if kind in (POOL, SERVICE) and name == names.balancer:  # a list may lack its rule
@@ -359,16 +346,20 @@ class GceLoadBalancers:
         ]
         used = {names.balancer, last_part(text((work.rule or {}).get("backendService")))}
         firewall = observed.get(FIREWALL, names.check_firewall(False, kind is CHECK))
-        is_there = observed.get(kind, names.shared_check) or firewall or has_groups
-        if not is_there or (users and not used & {*users}):
+        is_there = bool(observed.get(kind, names.shared_check) or firewall)
+        if not (is_there or has_groups) or (users and not used & {*users}):
             return
         async with self._shared.held():
-            if not self._making[kind] - {names.balancer}:
-                try:
-                    if await self._delete_check(work, kind, is_local=False) and has_groups:
-                        await self._services.delete_groups(names)
-                finally:
-                    self._round += 1  # what was read until now may have been deleted since
+            if self._making[kind] - {names.balancer}:
+                return
+            may_be_deleted = is_there  # what was read until now, so that it has to be read again
+            try:
+                is_unused = await self._delete_check(work, kind, is_local=False)
+                may_be_deleted = is_there and is_unused
+                if is_unused and has_groups:
+                    await self._services.delete_groups(names)
+            finally:
+                self._rounds[kind] += may_be_deleted
 
 
 def _check_kind(is_internal: bool) -> Kind:

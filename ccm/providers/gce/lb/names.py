@@ -46,6 +46,11 @@ class Names:
         return f"k8s-{self.balancer}-http-hc" if is_local else f"{self.shared_check}-http-hc"
 
     @property
+    def own_firewalls(self) -> tuple[str, ...]:
+        """All that the Service may have, and no other."""
+        return (self.firewall, *(self.check_firewall(True, kind) for kind in (False, True)))
+
+    @property
     def group(self) -> str:
         """The instance group of each zone; Google's Ingress controller uses it as well."""
         return f"k8s-ig--{self.cluster_id}"

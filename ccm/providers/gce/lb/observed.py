@@ -36,12 +36,12 @@ KINDS = (RULE, POOL, ADDRESS, SERVICE, FIREWALL, HTTP_CHECK, CHECK)
 class Observed:
     """All parts of the project and region, by kind and name, of any creator.
 
-    `round` counts the deletions of shared parts before the read.
+    `rounds` counts the deletions of shared parts before the read, by the kind of their check.
     """
 
     place: Place
     parts: Mapping[Kind, Mapping[str, Json]]
-    round: int = 0
+    rounds: Mapping[Kind, int]
 
     def get(self, kind: Kind, name: str) -> Json | None:
         return self.parts[kind].get(name)

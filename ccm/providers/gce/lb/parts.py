@@ -7,13 +7,15 @@ from collections.abc import Awaitable, Mapping
 from typing import TypeVar, cast
 
 from ccm.cloud.json_api import verify_about
-from ccm.errors import Conflict, Denied, NotFound, RetryAfter
+from ccm.errors import Conflict, Denied, NotFound, Refused, RetryAfter
 from ccm.model.objects import Json, text
 from ccm.providers.gce.api import RACE_RETRY, GceApi, InUse
 from ccm.providers.gce.config import Place
 from ccm.providers.gce.ids import last_part
+from ccm.providers.gce.lb.addresses import is_reserved, is_used, may_stay
 from ccm.providers.gce.lb.design import changes, merged
-from ccm.providers.gce.lb.observed import FIREWALL, KINDS, Kind
+from ccm.providers.gce.lb.observed import ADDRESS, FIREWALL, KINDS, RULE, Kind, Work
+from ccm.providers.gce.lb.request import BalancerRequest
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +114,56 @@ class Parts:
             return place.regional(kind.collection, name)
         project = place.network_project if kind.scope == "network" else place.project
         return f"projects/{project}/global/{kind.collection}/{name}".rstrip("/")
+
+
+class HeldAddresses:
+    """Reservations under the names of load balancers, for as long as these have no rule."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def kept(
+        self, work: Work, request: BalancerRequest, tier: str
+    ) -> tuple[Json | None, Json | None]:
+        """The rule and the held address, without those whose address cannot stay."""
+        rule, address = work.rule, work.own(ADDRESS)
+        if rule and not may_stay(request, rule, tier):
+            await self._parts.delete(work.place, RULE, work.names.balancer)
+            request.warnings.append("its network is another one now: so is its address")
+            rule = None
+        if address and not may_stay(request, address, tier):
+            await self._release(work)
+            address = None
+        return rule, address
+
+    async def hold(self, work: Work, address: Json | None, desired: Json) -> Json | None:
+        """The address, held before anything is opened to it; None if it is someone's reservation.
+
+        Raises `Refused` for one that is in use: the address of a machine can be reserved as well.
+        """
+        place, name, ip = work.place, work.names.balancer, text(desired.get("address"))
+        if address and text(address.get("address")) != ip:
+            await self._release(work)
+            address = None
+        if not address and not is_reserved(work.observed, work.names, ip):
+            await self._parts.create(place, ADDRESS, desired)
+            address = await self._parts.get(place, ADDRESS, name)
+        if address and is_used(address, name):
+            await self._release(work)
+            raise Refused(f"address {ip} is in use by {text(address['users'][0])}")
+        return address
+
+    async def _release(self, work: Work) -> None:
+        """Give up the held address; where there is no rule, close before what is open to it.
+
+        Google may give it to the next machine. Raises `RetryAfter` where what was read is old.
+        """
+        found = [name for name in work.names.own_firewalls if work.observed.get(FIREWALL, name)]
+        for name in [] if work.rule else found:
+            await self._parts.delete(work.place, FIREWALL, name)
+        await self._parts.delete(work.place, ADDRESS, work.names.balancer)
+        if found and not work.rule:
+            raise RetryAfter("the address that was held is given up", 0.0)
 
 
 def firewall_command(desired: Json, is_new: bool, place: Place) -> str:

@@ -2,9 +2,10 @@
 
 import re
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 
 from ccm.errors import ImplementedElsewhere, Refused
-from ccm.model.cloud import Network
+from ccm.model.cloud import Network, read_address
 from ccm.model.objects import text
 from ccm.model.service import HealthCheck, Service
 from ccm.providers.gce.config import Place
@@ -113,12 +114,20 @@ def read_request(service: Service, place: Place) -> BalancerRequest:
         affinity="CLIENT_IP" if service.spec.get("sessionAffinity") == "ClientIP" else "NONE",
         check=service.health_check,
         tier="" if internal else TIERS.get(tier, ""),
-        requested_ip=service.requested_ip,
+        requested_ip=_requested_ip(service),
         subnetwork=_subnetwork(service, place) if internal else "",
         has_global_access=internal and service.annotations.get(GLOBAL_ACCESS) == "true",
         shares_backend=internal and shares and not service.is_local_only,
         warnings=warnings,
     )
+
+
+def _requested_ip(service: Service) -> str:
+    """One address: a firewall takes a range as well, and is opened before Google sees the rule."""
+    ip = service.requested_ip
+    if ip and not isinstance(read_address(ip), IPv4Address):
+        raise Refused(f"spec.loadBalancerIP {ip!r} is not an IPv4 address")
+    return ip
 
 
 def _subnetwork(service: Service, place: Place) -> str:
