@@ -137,6 +137,10 @@ class Conflict(Refused):
     """What was to be created is there already, or something else is in its way."""
 
 
+class TakenByAnother(Refused):
+    """What the object would have is another's, whose clients would come to it: what it has goes."""
+
+
 class NoRoom(Refused):
     """A quota of the cloud is used up: fails until something of the kind is deleted."""
 

@@ -139,7 +139,7 @@ class LoadBalancers(Protocol):
     One without the mark, even of the right name, is never changed or deleted: `Refused`.
     Raises `RetryAfter` while the cloud is at work, `Refused` for what this cloud cannot do until
     the Service changes, `NoRoom` until another load balancer is gone, `ImplementedElsewhere` when
-    another controller looks after this Service.
+    another controller looks after this Service. After `TakenByAnother` what it had is given up.
     """
 
     supported_features: frozenset[Feature]

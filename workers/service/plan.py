@@ -299,7 +299,9 @@ def _provide(
     if why := _refused_before(state, backends, wanted, refused_since) or why_unsupported(
         service, capabilities
     ):
-        if state.has_lost_node_ports:  # or it would lead clients to another Service
+        is_taken = state.refusal is not None and state.refusal.is_taken and bool(service.ingress)
+        # Or it would lead clients to another Service, or take those of another.
+        if state.has_lost_node_ports or (is_taken and not state.is_deleted):
             return DeleteBalancer(service, is_orphan=False)
         if state.is_deleted and service.ingress:
             return SetStatus(service, [])

@@ -47,6 +47,7 @@ class Refusal:
     at: float
     why: str
     is_quota_exceeded: bool = False
+    is_taken: bool = False  # by another Service, whose clients its status would bring here
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ccm.errors import (
     NoRoom,
     Refused,
     RetryAfter,
+    TakenByAnother,
 )
 from ccm.kube.client import about
 from ccm.kube.events import Event, ObjectRef
@@ -168,8 +169,8 @@ class ServiceSteps:
                     owner=service.namespace,
                 )
         except Refused as error:
-            is_quota_exceeded = isinstance(error, NoRoom)
-            refusal = Refusal(asked, backends, time.monotonic(), str(error), is_quota_exceeded)
+            kinds = isinstance(error, NoRoom), isinstance(error, TakenByAnother)
+            refusal = Refusal(asked, backends, time.monotonic(), str(error), *kinds)
             return replace(state, refusal=refusal)
         except CloudError as error:
             self._record_failure(error, ensure_failed(service, error))
@@ -267,7 +268,8 @@ class ServiceSteps:
         self._context.counters.count(metrics.BALANCERS_DELETED)
         self._record(normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
         _log_balancer("load balancer deleted", service, began)
-        refusal = state.refusal if state.has_lost_node_ports else None
+        is_taken = state.refusal is not None and state.refusal.is_taken
+        refusal = state.refusal if state.has_lost_node_ports or is_taken else None
         return replace(
             state, last_applied=None, node_ports=frozenset(), refusal=refusal, is_deleted=True
         )

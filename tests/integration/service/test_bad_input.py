@@ -1,14 +1,16 @@
 """Services that cannot have what they ask for: one clear Event, and no storm of retries."""
 
+import asyncio
 import logging
 from dataclasses import replace
 
 import pytest
 
-from ccm.errors import ImplementedElsewhere, Refused
+from ccm.errors import ImplementedElsewhere, Refused, TakenByAnother
 from ccm.model.objects import Json
 from ccm.model.service import SOURCE_RANGES, Feature, Service
 from ccm.settings import Settings
+from tests.support.context import TIMINGS
 from tests.support.nodes import Tweak
 from workers.service.plan import Capabilities
 
@@ -304,6 +306,24 @@ async def test_a_refused_service_leads_to_no_node_port_that_is_anothers_now(by_c
         await w.change(spec(ports=[port(80, nodePort=31001)]), without_annotations)
         assert w.service().ingress
         assert w.balancers.of(w.service())
+
+
+async def test_a_service_that_is_refused_the_port_of_another_keeps_no_address() -> None:
+    """Each node would lead clients of the address to the port of either; it is given up once."""
+    async with running_with(service(), N1) as w:
+        assert w.service().ingress
+        w.balancers.failures["ensure"] = [TakenByAnother("port 443 is another's")] * 2
+        await w.change(spec(ports=[port(443)]))
+        assert not w.service().ingress
+        assert w.balancers.of(w.service()) is None
+        assert "port 443 is another's" in w.controller.details(KEY)["refused"]
+        deletions = len(w.balancers.named("delete"))
+        await asyncio.sleep(TIMINGS.refusal_retry_period)
+        await w.later()
+        assert not w.balancers.failures["ensure"], "it is asked for again"
+        assert len(w.balancers.named("delete")) == deletions
+        await w.change(spec(ports=[port(444)]))
+        assert w.service().ingress
 
 
 async def test_a_service_that_is_handed_over_leads_to_no_node_port_that_is_anothers_now() -> None:

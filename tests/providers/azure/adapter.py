@@ -226,8 +226,11 @@ class AzureAdapter(PatientAdapter):
     def references_to(self, name: str) -> Sequence[tuple[Mapping[str, str], Json]]:
         listed = self.lab.objects("publicIPAddresses").values()
         (made,) = (one for one in listed if name in one["name"])
-        ip = made["properties"]["ipAddress"]
+        ip, found = made["properties"]["ipAddress"], list[tuple[Mapping[str, str], Json]]()
+        if made.get("tags"):  # another's without any may be added: of a load balancer by hand
+            found.append(({f"{PREFIX}additional-public-ips": ip}, {}))
         return [
+            *found,
             ({f"{PREFIX}pip-name": made["name"]}, {}),
             ({f"{PREFIX}load-balancer-ipv4": ip}, {}),
             ({}, {"loadBalancerIP": ip}),

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import port
-from ccm.errors import CloudError, Refused
+from ccm.errors import CloudError, Refused, TakenByAnother
 from ccm.model.objects import Json, Node
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.shared_writes import SharedResource
@@ -42,6 +43,22 @@ async def test_the_address_of_another_service_is_no_additional_one(
     ip = (await cloud.ensure(web("victim", **RANGES), node)).ingress[0].ip
     before = rules(lab)
     attacker = web("attacker", {"additional-public-ips": ip})
+    with pytest.raises(Refused, match=f"{ip} is the address of another Service"):
+        await cloud.ensure(attacker, node)
+    assert rules(lab) == before
+    await delete(cloud, attacker)
+    assert rules(lab) == before
+
+
+@pytest.mark.parametrize("group", [{}, {"load-balancer-resource-group": OTHER_GROUP}])
+async def test_the_address_of_another_cluster_is_no_additional_one(
+    lab: Lab, cloud: Started, node: Node, group: dict[str, str]
+) -> None:
+    """Two clusters may have one group and one security group."""
+    other = await Started(lab.config(), cluster_name="other").start()
+    made = await other.ensure(web("theirs", **RANGES), host(lab.add_machine("theirs")))
+    before, ip = rules(lab), made.ingress[0].ip
+    attacker = web("attacker", {"additional-public-ips": ip, **group})
     with pytest.raises(Refused, match=f"{ip} is the address of another Service"):
         await cloud.ensure(attacker, node)
     assert rules(lab) == before
@@ -128,6 +145,29 @@ async def test_where_services_are_restricted_they_share_no_internal_address(
     with pytest.raises(Refused, match="is another Service's"):
         await cloud.ensure(attacker, node)
     assert parts(lab, "kit-internal") == before
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"additional-public-ips": "203.0.113.9"},
+        {"load-balancer-internal": "true", "load-balancer-internal-subnet": "theirs"},
+        {"disable-load-balancer-nsg-rule": "true"},
+    ],
+    ids=lambda asked: next(reversed(asked)),
+)
+async def test_where_services_are_restricted_a_change_of_nodes_does_nothing_else(
+    lab: Lab, node: Node, asked: dict[str, str]
+) -> None:
+    """A refused Service keeps what it has, with the nodes that there are now."""
+    cloud = await Started(lab.config(), restricts_annotations=True).start()
+    await cloud.ensure(web(annotations=OFF), node)
+    before = rules(lab), parts(lab)["loadBalancingRules"], addresses(lab)
+    nodes = [node, host(lab.add_machine("node-2"))]
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.update_nodes, web(annotations={**OFF, **asked}), nodes)
+    assert (rules(lab), parts(lab)["loadBalancingRules"], addresses(lab)) == before
+    assert joined(lab) == 2
 
 
 @pytest.mark.parametrize("tags", ["a/b", "x\ny", ",".join(["A"] * 200)])
@@ -259,7 +299,7 @@ async def test_a_service_that_could_not_share_an_address_closes_it_for_no_one(
     """The address has its name by then, but no frontend of it has the refused port."""
     ip = (await cloud.ensure(web("victim", **RANGES), node)).ingress[0].ip
     before = rules(lab)
-    with pytest.raises(Refused, match="RulesUseSameFrontend"):
+    with pytest.raises(TakenByAnother, match=r"port 80 of frontend .* is another Service's"):
         await cloud.ensure(web("attacker", loadBalancerIP=ip), node)
     await delete(cloud, web("attacker", loadBalancerIP=ip))
     assert rules(lab) == before
@@ -305,8 +345,8 @@ async def test_who_has_no_rule_at_a_shared_address_opens_and_closes_nothing_ther
     """None of its ports has a rule, so that none shows that it uses the frontend."""
     ip = (await cloud.ensure(web("victim", place, **RANGES), node)).ingress[0].ip
     before = rules(lab)
-    no_rule = {"service.beta.kubernetes.io/port_80_no_lb_rule": "true"}
-    attacker = web("attacker", {**place, **kind, **no_rule}, loadBalancerIP=ip)
+    no_rule = {"service.beta.kubernetes.io/port_443_no_lb_rule": "true"}
+    attacker = web("attacker", {**place, **kind, **no_rule}, **OTHER_PORT, loadBalancerIP=ip)
     await cloud.ensure(attacker, node)
     assert rules(lab) == before
     await delete(cloud, attacker)
@@ -316,14 +356,33 @@ async def test_who_has_no_rule_at_a_shared_address_opens_and_closes_nothing_ther
 async def test_a_port_without_a_rule_of_the_load_balancer_is_not_opened_for_another(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
-    """The victim admits a network; who shares its address could open its port to everybody."""
+    """It may be one that the other has without a rule."""
     ip = (await cloud.ensure(web("victim", **RANGES), node)).ingress[0].ip
     before = rules(lab)
-    no_rule = {"service.beta.kubernetes.io/port_80_no_lb_rule": "true"}
-    ports = [port(80, node_port=30081), port(443, node_port=30443)]
+    no_rule = {"service.beta.kubernetes.io/port_81_no_lb_rule": "true"}
+    ports = [port(81, node_port=30081), port(443, node_port=30443)]
     await cloud.ensure(web("attacker", no_rule, ports=ports, loadBalancerIP=ip), node)
     (added,) = (one for name, one in rules(lab).items() if name not in before)
     assert added["destinationPortRanges"] == ["443"]
+
+
+@pytest.mark.parametrize("place", [{}, INTERNAL], ids=["public", "internal"])
+async def test_no_two_services_have_one_port_of_an_address(
+    lab: Lab, cloud: Started, node: Node, place: dict[str, str]
+) -> None:
+    """Not without a rule either: kube-proxy would lead the clients of one of them to the other."""
+    ip = (await cloud.ensure(web("victim", place, **RANGES), node)).ingress[0].ip
+    shared: dict[str, Any] = {**OTHER_PORT, "loadBalancerIP": ip}
+    await cloud.ensure(web("attacker", place, **shared), node)
+    before = rules(lab), parts(lab, "kit-internal" if place else "kit")
+    no_rule = {"service.beta.kubernetes.io/port_80_no_lb_rule": "true"}
+    for annotations in ({}, no_rule):
+        attacker = web("attacker", {**place, **annotations}, loadBalancerIP=ip)
+        with pytest.raises(TakenByAnother, match="port 80 of frontend"):
+            await cloud.ensure(attacker, node)
+    assert (rules(lab), parts(lab, "kit-internal" if place else "kit")) == before
+    other_protocol = web("attacker", place, ports=[port(80, "UDP")], loadBalancerIP=ip)
+    await cloud.ensure(other_protocol, node)
 
 
 async def test_another_service_closes_no_node_port_of_one_without_floating_ip(

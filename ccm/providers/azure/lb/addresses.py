@@ -45,6 +45,12 @@ class Owner:
         is_ours = same(cluster, self.cluster) or not cluster
         return is_ours and any(same(service, self.service) for service in services_of(record))
 
+    def is_anothers(self, record: Json) -> bool:
+        """Whether it was made for another cluster, or for Services without this one."""
+        cluster = tag_of(record, CLUSTER_TAGS)
+        is_foreign = bool(cluster) and not same(cluster, self.cluster)
+        return is_foreign or bool(services_of(record) and not self.is_of(record))
+
 
 def tag_of(record: Json, names: Sequence[str]) -> str:
     """The value of the first of these tags that there is."""
@@ -125,15 +131,22 @@ class PublicAddresses:
         current = await find_lost("ListPublicAddresses", lost, self._read)
         return [*found.values(), *current.values(), *({"id": key} for key in lost - current.keys())]
 
-    async def of_others(self, balancers: Iterable[Json], names: Names) -> set[str]:
-        """The addresses of all frontends that are not this Service's, those that it shares too."""
+    async def of_others(
+        self, balancers: Iterable[Json], names: Names, listed: Sequence[Json] | None = None
+    ) -> set[str]:
+        """The addresses of all frontends that are not this Service's, those that it shares too, and
+        those whose tags name another Service or cluster; `listed` are the group's, where known.
+        """
+        listed = await self.list("") if listed is None else listed
+        owner = Owner(self._cluster, names.service.key)
         frontends = [
             frontend
             for balancer in balancers
             for frontend in frontends_of(balancer)
             if not names.is_own(text(frontend.get("name")))
         ]
-        return {*ips_of(frontends, await self.complete(frontends))}
+        marked = {ip_of(item) for item in listed if owner.is_anothers(item)} - {""}
+        return {*ips_of(frontends, await self.complete(frontends, listed))} | marked
 
     async def _read(self, path: str) -> Json | None:
         return await SharedResource(self._api, "PublicAddress", path, None).read()

@@ -110,8 +110,9 @@ class AzureLoadBalancers:
         names, balancers = self._names(service), await self._balancers()
         if not plan.frontends_in(balancers.values(), names):
             raise Refused(f"Service {service.key} has no load balancer")
-        if not Annotations(service.annotations).floats:  # the security group names machines
-            await self.ensure(service, nodes)
+        is_restricted = not self._shares and self.privileged_annotations & {*service.annotations}
+        if not (Annotations(service.annotations).floats or is_restricted):
+            await self.ensure(service, nodes)  # the security group names machines
             return
         self._pools.nodes = nodes
         read = await self._pools.read(names, nodes, balancers)
@@ -135,8 +136,10 @@ class AzureLoadBalancers:
         more = {*published_ips(service), *marked, *additional} - addresses
         with suppress(Refused):
             more |= {*additional_ips(annotations)}
-        others = await self._addresses.of_others(balancers.values(), names) if more else set()
-        addresses |= more - others
+        if more:
+            known = None if group else listed
+            more -= await self._addresses.of_others(balancers.values(), names, known)
+        addresses |= more
         extent = extent_of(names, balancers.values(), frontends, listed)
         await self._admission.open(names, None, addresses, extent, [])
         left = await self._leave(names, balancers, balancers)
@@ -173,7 +176,8 @@ class AzureLoadBalancers:
         read, listed = reads
         before = plan.frontends_in(balancers.values(), names)
         if more := additional_ips(request.annotations):
-            others = await self._addresses.of_others(balancers.values(), names)
+            known = None if group else listed
+            others = await self._addresses.of_others(balancers.values(), names, known)
             for ip in sorted({*more} & others):
                 raise Refused(f"{ip} is the address of another Service")
             for ip in sorted({*more} & inner_addresses(read.machines.interfaces)):

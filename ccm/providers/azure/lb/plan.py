@@ -8,11 +8,11 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.errors import NoRoom, Refused
+from ccm.errors import NoRoom, Refused, TakenByAnother
 from ccm.model.objects import Json, objects, text
 from ccm.providers.azure.ids import id_of, key_of, name_of, properties_of
 from ccm.providers.azure.lb.names import BASE, IPV6, SHARED_PROBE, Names
-from ccm.providers.azure.lb.request import BalancerRequest
+from ccm.providers.azure.lb.request import TRANSPORTS, BalancerRequest
 
 FRONTENDS, RULES, PROBES = "frontendIPConfigurations", "loadBalancingRules", "probes"
 POOLS = "backendAddressPools"
@@ -92,7 +92,9 @@ class BalancerPlan:
                 raise Refused(f"pool {pool} is another Service's: give one of them another name")
 
     def _check_sharing(self, properties: Json, frontend: Json) -> None:
-        """Raise `Refused` where one of those who share a frontend would have all its ports."""
+        """Raise `Refused` where one of those who share a frontend would have all its ports, and
+        `TakenByAnother` for a port of another: kube-proxy leads it to one of the two.
+        """
         rules = [
             properties_of(rule)
             for rule in objects(properties.get(RULES))
@@ -106,6 +108,11 @@ class BalancerPlan:
         if self.request.is_ha or any(item.get("protocol") == "All" for item in current):
             name = text(frontend.get("name"))
             raise Refused(f"frontend {name} is another Service's: one of them has all its ports")
+        taken = {(text(item.get("protocol")), item.get("frontendPort")) for item in current}
+        for port in self.request.ports:  # also where it has no rule of the load balancer
+            if (TRANSPORTS[port.protocol], port.number) in taken:
+                where = f"port {port.number} of frontend {text(frontend.get('name'))}"
+                raise TakenByAnother(f"{where} is another Service's: use another port, or address")
 
     def shared_frontend(self, balancer: Json, family: str) -> Json | None:
         """Another Service's frontend that has the address which this one asks for."""
