@@ -6,7 +6,7 @@ reverted.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, cast
 
 from ccm.bus.frames import Message
@@ -127,12 +127,16 @@ class FirewallController:
         self._ensured = asked
         return Result(f"{len(rules)} ports are open{' now' if is_written else ''}")
 
-    def _log_closed(self, services: Iterable[Service], rules: set[Inbound]) -> None:
-        """Say which ports Services need that the operator has not allowed, or that have no room."""
+    def _log_closed(self, services: Collection[Service], rules: set[Inbound]) -> None:
+        """Say which ports Services need that are others', not allowed, or that have no room."""
         kind, opens = self._config.balancers.type, self._config.firewall.opens
         allowed = plan.opened(services, kind, opens)
         for closed, remedy in (
             (plan.opened(services, kind, bool) - allowed, "allow them in [Firewall] port"),
+            (
+                plan.opened(services, kind, opens, with_taken=True) - allowed,
+                "they are node ports of other Services: use other ports",
+            ),
             (allowed - rules, f"a firewall has {plan.MOST_RULES} rules: use fewer node ports"),
         ):
             if ports := sorted({f"{item.protocol} {item.port}" for item in closed}):

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any
 
 from ccm.errors import Refused
@@ -35,34 +35,49 @@ class Inbound:
     sources: tuple[str, ...] = EVERYBODY
 
 
+Users = Mapping[tuple[str, int], str]
+"""UIDs of Services by protocol and node port."""
+
+
 def opened(
-    services: Iterable[Service], default_type: str, may_open: Callable[[int], bool]
+    services: Collection[Service],
+    default_type: str,
+    may_open: Callable[[int], bool],
+    *,
+    with_taken: bool = False,
 ) -> set[Inbound]:
     """The ports that Services need; what is wrong in one of them opens nothing.
 
-    `may_open` says of a port that it is no other program's on the Nodes, such as SSH's.
+    `may_open` says of a port that it is no other program's on the Nodes, such as SSH's. A node port
+    of another Service is opened for none but that one, unless `with_taken`.
     """
-    return {rule for service in services for rule in _of_service(service, default_type, may_open)}
+    users = {} if with_taken else _users(services)
+    rules = (_of_service(service, default_type, may_open, users) for service in services)
+    return {*chain.from_iterable(rules)}
 
 
 def fitting(
-    services: Iterable[Service], default_type: str, may_open: Callable[[int], bool]
+    services: Collection[Service], default_type: str, may_open: Callable[[int], bool]
 ) -> set[Inbound]:
     """Those of `opened` that fit into the one firewall of the cluster.
 
     Namespaces have a rule each in turns: what one of them asks for closes no port of another.
     """
-    by_namespace = defaultdict[str, set[Inbound]](set)
+    by_namespace, users = defaultdict[str, set[Inbound]](set), _users(services)
     for service in services:
-        for rule in _of_service(service, default_type, may_open):
+        for rule in _of_service(service, default_type, may_open, users):
             if len(rule.sources) <= MOST_SOURCES:
                 by_namespace[service.namespace].add(rule)
     turns = zip_longest(*(sorted(rules) for _, rules in sorted(by_namespace.items())))
     return {*islice(dict.fromkeys(rule for turn in turns for rule in turn if rule), MOST_RULES)}
 
 
+def _users(services: Iterable[Service]) -> Users:
+    return {port: service.uid for service in services for port in _ports(service, "nodePort")}
+
+
 def _of_service(
-    service: Service, default_type: str, may_open: Callable[[int], bool]
+    service: Service, default_type: str, may_open: Callable[[int], bool], users: Users
 ) -> Iterator[Inbound]:
     if service.type == "NodePort" and _is_managed(service):
         for protocol, number in _ports(service, "nodePort"):
@@ -71,7 +86,7 @@ def _of_service(
         check, uid = service.health_check, service.uid
         yield Inbound("tcp", check.port if check else KUBE_PROXY_PORT, uid, ())
         for protocol, number in _ports(service, "port"):
-            if may_open(number):
+            if may_open(number) and users.get((protocol, number), uid) == uid:
                 yield Inbound(protocol, number, uid, sources)
 
 

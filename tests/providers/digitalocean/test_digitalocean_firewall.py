@@ -69,6 +69,33 @@ def test_node_ports_are_open_and_what_network_load_balancers_need() -> None:
     assert opened(services[3:4], "REGIONAL", section.opens) == set()
 
 
+async def test_no_service_opens_the_node_port_of_another(
+    do: DigitalOcean, cloud: Started, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be closed on purpose, or have source ranges."""
+    ports = [port(443, node_port=31000)]
+    asked = {f"{PREFIX}type": "REGIONAL_NETWORK"}
+    hostile = published("hostile", port(31000), port(31001), port(31000, "UDP"), **asked)
+    there = {
+        "default/closed": service("closed", {MANAGED: "false"}, type="NodePort", ports=ports),
+        "default/own": published("own", port(31002, node_port=31002), **asked),
+        "default/hostile": hostile,
+    }
+    do.add_balancer(name=hostile.default_balancer_name)
+    do.add_balancer(name=there["default/own"].default_balancer_name)
+    store = SimpleNamespace(view=lambda kind, key: there.get(key))
+    context: Any = SimpleNamespace(provider=cloud, store=store)
+    controller = firewall.new_controller(context)
+    for key in there:
+        controller.map_to_keys("Service", key)
+    await controller.reconcile("firewall")
+    (record,) = do.firewalls.values()
+    rules = {(rule["protocol"], rule["ports"]) for rule in record["inbound_rules"]}
+    assert rules == {("tcp", "31001"), ("udp", "31000"), ("tcp", "31002"), ("tcp", "10256")}
+    (closed,) = (one for one in caplog.records if one.message == "ports stay closed")
+    assert closed.__dict__["ports"] == ["tcp 31000"]
+
+
 def test_order_says_nothing_and_all_ports_have_three_names() -> None:
     rules = {Inbound("tcp", 30080), Inbound("udp", 30053), Inbound("tcp", 10256, "uid", ())}
     wanted = body("fw", ["b", "a"], rules, {"uid": UUID}, {})
