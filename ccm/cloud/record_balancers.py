@@ -36,6 +36,7 @@ T = TypeVar("T")
 ABSENT_TRUSTED = 60.0  # seconds in which a node without a machine is left out
 TURN_ATTEMPTS = 5  # writes of one Service while machines end, before it is another one's turn
 TURN_WAIT = 60.0  # seconds
+ENDING = 10.0  # seconds since a machine was first found to have ended in which others may as well
 MACHINES_END = "machines of its nodes end all the time: tried again"
 RACE_RETRY = 1.0  # seconds after which to look again at what someone else changed
 
@@ -65,12 +66,15 @@ class PresentNodes:
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
         self._absent: dict[str, float] = {}  # provider IDs without a machine, until when
-        self._turn = asyncio.Lock()
+        self._turn, self._ended_at = asyncio.Lock(), float("-inf")
 
     @property
     def is_in_turn(self) -> bool:
-        """Whether machines end, so that work is performed one by one."""
-        return self._turn.locked()
+        """Whether machines end, so that work is performed one by one.
+
+        That some are still in their turn is no reason: with changes all the time some always are.
+        """
+        return self._turn.locked() and time.monotonic() - self._ended_at < ENDING
 
     async def write(self, write: Awaitable[T]) -> T:
         """One write inside of what is performed, whose refusal the nodes may be the reason for."""
@@ -91,7 +95,7 @@ class PresentNodes:
         """
         sent = self._present(nodes)
         try:
-            if not self._turn.locked():
+            if not self.is_in_turn:
                 return await perform(sent)
         except _RefusedWrite as refused:
             if not await self._has_absent(sent):
@@ -129,6 +133,7 @@ class PresentNodes:
         answers = await invoke(self._instances.describe, asked) if asked else {}
         absent = {node.provider_id for node in asked if _is_absent(answers.get(node.name))}
         now = time.monotonic()
+        self._ended_at = now if absent else self._ended_at
         trusted = {item: until for item, until in self._absent.items() if until > now}
         self._absent = trusted | dict.fromkeys(absent, now + ABSENT_TRUSTED)
         return len(self._present(nodes)) < len(nodes)
