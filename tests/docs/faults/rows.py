@@ -18,6 +18,7 @@ GROUPS = {
     "deletions": "Nodes without a machine stay, or running machines are reported as missing",
     "load-balancers": "A Service has no load balancer, or it lacks an address, a node or a port",
     "services": "A Service is refused, or gets less than it asks for",
+    "tenants": "A Service wants what is another's, or keeps others waiting",
     "leftovers": "Ports stay open, or something stays behind in the cloud",
     "routes": "A Node has no route, or its Pods have no traffic",
     "others": "Someone writes or sends what no one should",
