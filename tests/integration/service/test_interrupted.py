@@ -129,6 +129,8 @@ class Life:
                 await w.controller.reconcile(KEY)
             except Cut:
                 return
+            except RetryAfter:  # nothing is written, and it is asked for again
+                continue
             except Refused:
                 pass
             if before == (self.cluster.objects, self.balancers.records):
