@@ -206,7 +206,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     async def _send(
         self, operation: str, method: str, path: str, body: Json, key: str, asked: str
     ) -> Json:
-        """The record in the answer, which has `asked` under `key`: nobody else's is changed."""
+        """The record in the answer, which has `asked` under `key`: no one else's is changed."""
         answer = await self._api.write(operation, method, path, body)
         record = dict(mapping(answer.get("load_balancer")))
         verify_about(operation, record, key, asked)
