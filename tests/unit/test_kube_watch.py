@@ -162,7 +162,7 @@ async def test_one_object_that_is_too_large_is_a_failure_and_no_circle(
 
 @pytest.mark.parametrize("fields", ODD_FIELDS)
 async def test_managed_fields_that_cannot_be_read_hide_no_object(fields: bytes) -> None:
-    """Whoever may write an object may write those; an API server keeps them as they are."""
+    """A client that may write an object may write those; an API server keeps them."""
     managed = b'[{"fieldsV1":%b,"manager":"x"},{"fieldsV1":{"f:a":{"v:\\"}":{}}}}]' % fields
 
     def odd(version: int) -> bytes:

@@ -295,17 +295,22 @@ async def test_a_replaced_service_whose_old_balancer_cannot_go_waits_for_it() ->
         assert w.service().has_finalizer
 
 
+async def delete_while_lists_lack_the_balancer(w: World) -> None:
+    """The Service keeps its finalizer until a list has the load balancer, which is then deleted."""
+    [(name, record)] = w.balancers.records.items()
+    del w.balancers.records[name]
+    await w.change(being_deleted)
+    assert w.service().has_finalizer
+    w.balancers.records[name] = record
+    await w.later()
+    assert w.balancers.records == {}
+    assert not any(kind == "Service" for kind, _ in w.cluster.objects)
+
+
 async def test_a_deletion_by_a_list_from_before_the_creation_leaves_no_balancer() -> None:
     """The cloud's lists lag behind its writes: the Service keeps its finalizer meanwhile."""
     async with running_with(N1, service()) as w:
-        [(name, record)] = w.balancers.records.items()
-        del w.balancers.records[name]  # as a list from before shows it
-        await w.change(being_deleted)
-        assert w.service().has_finalizer
-        w.balancers.records[name] = record
-        await w.later()
-        assert w.balancers.records == {}
-        assert not any(kind == "Service" for kind, _ in w.cluster.objects)
+        await delete_while_lists_lack_the_balancer(w)
 
 
 async def test_a_deletion_by_one_list_that_lacks_what_is_published_leaves_no_balancer() -> None:
@@ -313,14 +318,7 @@ async def test_a_deletion_by_one_list_that_lacks_what_is_published_leaves_no_bal
     async with running_with(N1, service()) as w:
         pass
     async with running(w.restarted()) as w:
-        [(name, record)] = w.balancers.records.items()
-        del w.balancers.records[name]
-        await w.change(being_deleted)
-        assert w.service().has_finalizer
-        w.balancers.records[name] = record
-        await w.later()
-        assert w.balancers.records == {}
-        assert not any(kind == "Service" for kind, _ in w.cluster.objects)
+        await delete_while_lists_lack_the_balancer(w)
 
 
 async def test_what_has_gone_by_itself_is_looked_for_twice() -> None:

@@ -37,6 +37,18 @@ def published(name: str, *ports: Json, ip: str = "203.0.113.9", **annotations: s
     return made
 
 
+async def reconciled(do: DigitalOcean, cloud: Started, there: dict[str, Service]) -> Json:
+    """The firewall once the controller has seen these Services, by their keys."""
+    store = SimpleNamespace(view=lambda kind, key: there.get(key))
+    context: Any = SimpleNamespace(provider=cloud, store=store)
+    controller = firewall.new_controller(context)
+    for key in there:
+        controller.map_to_keys("Service", key)
+    await controller.reconcile("firewall")
+    (record,) = do.firewalls.values()
+    return record
+
+
 def test_node_ports_are_open_and_what_network_load_balancers_need() -> None:
     node_port = service("a", type="NodePort", ports=[port(80), port(53, "UDP", 30053)])
     services = [
@@ -83,13 +95,7 @@ async def test_no_service_opens_the_node_port_of_another(
     }
     do.add_balancer(name=hostile.default_balancer_name)
     do.add_balancer(name=there["default/own"].default_balancer_name)
-    store = SimpleNamespace(view=lambda kind, key: there.get(key))
-    context: Any = SimpleNamespace(provider=cloud, store=store)
-    controller = firewall.new_controller(context)
-    for key in there:
-        controller.map_to_keys("Service", key)
-    await controller.reconcile("firewall")
-    (record,) = do.firewalls.values()
+    record = await reconciled(do, cloud, there)
     rules = {(rule["protocol"], rule["ports"]) for rule in record["inbound_rules"]}
     assert rules == {("tcp", "31001"), ("udp", "31000"), ("tcp", "31002"), ("tcp", "10256")}
     (closed,) = (one for one in caplog.records if one.message == "ports stay closed")
@@ -169,13 +175,7 @@ async def test_a_tenant_who_asks_for_too_much_closes_no_port_of_others(
     }
     there["tenant/odd"].raw["metadata"]["namespace"] = "tenant"
     there["tenant/odd"].raw["spec"] |= {"type": "NodePort", **hostile}
-    store = SimpleNamespace(view=lambda kind, key: there.get(key))
-    context: Any = SimpleNamespace(provider=cloud, store=store)
-    controller = firewall.new_controller(context)
-    for key in there:
-        controller.map_to_keys("Service", key)
-    await controller.reconcile("firewall")
-    (record,) = do.firewalls.values()
+    record = await reconciled(do, cloud, there)
     assert "30080" in [rule["ports"] for rule in record["inbound_rules"]]
     assert "ports stay closed" in caplog.messages
 

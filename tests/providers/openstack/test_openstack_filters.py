@@ -93,7 +93,7 @@ async def test_no_security_group_of_another_name_is_changed_or_deleted() -> None
 @pytest.mark.virtual_time
 @pytest.mark.parametrize(("has_own", "group"), [(True, "own"), (False, "made")])
 async def test_a_security_group_of_another_project_is_not_used(has_own: bool, group: str) -> None:
-    """Whoever shares one with us may open all ports of all Nodes by its rules."""
+    """A project that shares one with ours may open all ports of all Nodes by its rules."""
     rule = RULE | {"port_range_max": 22, "remote_ip_prefix": "0.0.0.0/0"}
     theirs = {"id": "a", "name": "ours", "project_id": "theirs", "security_group_rules": [rule]}
     port: Json = {"id": "p", "device_id": "server", "security_groups": []}
