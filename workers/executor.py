@@ -7,23 +7,26 @@ for is not executing: then it holds no slot and is in no journal.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from weakref import WeakValueDictionary
+
+import orjson
 
 from ccm.background import call_later
 from ccm.bus.frames import Message, Survived
 from ccm.bus.in_flight import InFlightJournal
 from ccm.decide.budget import RoundRobin
 from ccm.decide.quarantine import FREE, Suspicions
+from ccm.model.objects import Json
 from workers.queue import WorkQueue, namespace_of
 
 SUSPECT_DELAY = 1.0  # seconds from the start, and from one group of suspects to the next
 HELD_RETRY = 0.1  # seconds until a suspect is tried again while another group executes
 TURNS = 4  # of a namespace that writes, at the same time
-USUAL = 0.05  # seconds that a write takes
+LARGE = 100_000  # bytes of an object, whose writes cost others time
 RESERVED = 5  # one in so many slots is not for a namespace that has all others
-REST = 3  # times what a write took beyond that, until its turn is another's
+REST = 4  # times what a large write took, until its turn is another's
 
 
 class KeyExecutor:
@@ -140,30 +143,51 @@ class KeyExecutor:
 class WriteTurns:
     """Lets few keys of a namespace write at once; those that wait hold up no others.
 
-    A Service of 1.25 MB keeps the API server busy for 0.3 s with each write: with its rests, a
-    namespace of such Services occupies one of its processors at the most.
+    A Service of 1.25 MB keeps the API server busy for 0.3 s with each write. A namespace of such
+    Services writes one at a time, and occupies a fifth of a processor at the most.
     """
 
     def __init__(self, executor: KeyExecutor, queue: WorkQueue) -> None:
         self._executor, self._queue = executor, queue
-        self._turns = WeakValueDictionary[str, asyncio.Semaphore]()
+        self._turns = WeakValueDictionary[str, _Turns]()
 
-    @asynccontextmanager
-    async def turn(self, namespace: str, key: str) -> AsyncIterator[None]:
-        """Around a write in the reconcile of `key`, which is parked until its turn."""
-        turns = self._turns.setdefault(namespace, asyncio.Semaphore(TURNS))
+    async def write(self, namespace: str, key: str, perform: Callable[[], Awaitable[Json]]) -> Json:
+        """The answer to a write in the reconcile of `key`, which is parked until its turn."""
+        turns = self._turns.setdefault(namespace, _Turns())
         if turns.locked():
             with self._queue.parking(key):
                 async with self._executor.waiting(key):
                     await turns.acquire()
         else:
             await turns.acquire()
-        began = time.monotonic()
+        began, is_large = time.monotonic(), turns.is_last
         try:
-            yield
-        finally:
-            excess = time.monotonic() - began - USUAL
-            call_later(max(excess, 0.0) * REST, turns.release)
+            answer = await perform()
+            is_large = len(orjson.dumps(answer)) > LARGE
+        finally:  # a write that failed counts as the ones before
+            if is_large:
+                turns.rest(REST * (time.monotonic() - began))
+            else:
+                turns.release()
+        return answer
+
+
+class _Turns(asyncio.Semaphore):
+    """Of a namespace: each large write is the last of its turn, but for one turn, which rests."""
+
+    def __init__(self) -> None:
+        super().__init__(TURNS)
+        self._left = TURNS
+
+    @property
+    def is_last(self) -> bool:
+        return self._left == 1
+
+    def rest(self, seconds: float) -> None:
+        if self.is_last:
+            call_later(seconds, self.release)
+        else:
+            self._left -= 1
 
 
 class Slots:

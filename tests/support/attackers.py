@@ -233,7 +233,7 @@ async def created(api: Kube, services: Iterable[Json]) -> AsyncIterator[None]:
     finally:
         for name in await names_left(api):
             await api.request("DELETE", f"{SERVICES}/{name}", timeout=timeout())
-        await until_none("Services of the tenant", lambda: names_left(api), 4 * PATIENCE)
+        await until_none("Services of the tenant", lambda: names_left(api), 8 * PATIENCE)
 
 
 async def names_left(api: Kube) -> list[str]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 from urllib.parse import quote
 
@@ -123,8 +124,8 @@ class ServiceSteps:
 
     async def _write(self, state: ServiceState, write: ServiceWrite) -> ServiceState:
         try:
-            async with self._turns.turn(write.service.namespace, write.service.key):
-                answer = await self._context.performer.perform(patch_for(write))
+            perform = partial(self._context.performer.perform, patch_for(write))
+            answer = await self._turns.write(write.service.namespace, write.service.key, perform)
         except KubernetesError as error:
             if not (error.status == 404 or error.is_race or error.is_refusal):
                 why = write_failed(write, error)
