@@ -197,6 +197,24 @@ class Proxy:
         finally:
             self.rule = before
 
+    @contextmanager
+    def holding(self, operation: str) -> Iterator[Event]:
+        """Keep the calls of this operation waiting in the block; the event is set once one does."""
+        before, arrived, ended = self.rule, Event(), Event()
+
+        def hold(request: Request) -> Fault | None:
+            if operation in (request.operation, request.name):
+                arrived.set()
+                ended.wait(timeout())
+            return before(request)
+
+        self.rule = hold
+        try:
+            yield arrived
+        finally:
+            self.rule = before
+            ended.set()
+
     def counted(self) -> Counter[str]:
         """How often each call was made."""
         return Counter(request.name for request in self.requests)

@@ -1,5 +1,6 @@
 """Security groups that are made for NLBs: `NLBSecurityGroupMode = Managed`, as upstream's."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ccm.providers.aws.elb.nlb_ingress import CLIENT_RULE
 from ccm.providers.aws.elb.own_groups import nlb_group_name
 from tests.providers.aws.proxy import Refusal, Request
 from tests.providers.aws.world import MARK, Aws, node_of
+from tests.support.deadlines import timeout
 
 MANAGED = "NLBSecurityGroupMode = Managed"
 EVERYBODY = "0.0.0.0/0"
@@ -107,6 +109,23 @@ async def test_a_node_port_that_becomes_another_services_stays_open_for_it(aws: 
     assert rules(aws, "nodes") == set()
 
 
+@pytest.mark.parametrize("held", ["ModifyListener", "elbv2:DeleteLoadBalancer"])
+async def test_a_node_port_that_another_service_gets_during_a_change_stays_open(
+    aws: Aws, held: str
+) -> None:
+    """What is closed is planned by what others have by then."""
+    nodes = [node_of(one) for one in aws.launch()]
+    await aws.ensure(asking(), nodes)
+    changed = asking(ports=[port(80, node_port=30090)])
+    with aws.proxy.holding(held) as is_held:
+        leaving = aws.ensure(changed, nodes) if held == "ModifyListener" else aws.delete(asking())
+        task = asyncio.create_task(leaving)
+        assert await asyncio.to_thread(is_held.wait, timeout())
+        await aws.ensure(service("other", {f"{PREFIX}type": "nlb"}, ports=[port(81)]), nodes)
+    await task
+    assert ("tcp", 30080, 30080, EVERYBODY) in rules(aws, "nodes")
+
+
 async def test_a_node_port_that_became_another_services_is_closed_with_it_after_a_restart(
     aws: Aws,
 ) -> None:
@@ -193,6 +212,16 @@ async def test_a_group_that_is_given_takes_the_place_of_its_own_and_back(managed
         assert set(groups(managed)) == {"default", "nodes", "mine", *names}
     await managed.delete(given)
     assert set(groups(managed)) == {"default", "nodes", "mine"}
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_the_tags_of_a_tenant_are_on_no_security_group(managed: Aws, kind: str) -> None:
+    """Others find groups by tags, and open the nodes with them."""
+    key = "karpenter.sh/discovery"
+    await managed.ensure(asking({"type": kind, "additional-resource-tags": f"{key}=kit"}))
+    assert key in str([*managed.nlbs(is_deep=True), *managed.classic_elbs(is_deep=True)])
+    assert len(groups(managed)) == 3
+    assert key not in str(groups(managed))
 
 
 async def test_a_group_that_was_added_by_hand_stays(managed: Aws) -> None:

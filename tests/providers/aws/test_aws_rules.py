@@ -1,11 +1,17 @@
 """Rules of the nodes' security group: how many load balancers fit in, and what a full one stops."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from itertools import count
+from typing import TypeVar
 
 import pytest
 
+from ccm.cloud import gate
+from ccm.cloud.gate import current_priority, with_priority
+from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import port, service
+from ccm.decide.budget import Priority
 from ccm.errors import NoRoom
 from ccm.model.objects import Json
 from ccm.providers.aws.elb.annotations import NLB
@@ -18,6 +24,8 @@ from ccm.providers.aws.tags import ClusterTag
 from tests.providers.aws.proxy import Refusal
 from tests.providers.aws.world import Aws, asking, node_of
 from tests.support.running import long
+
+T = TypeVar("T")
 
 FULL = 60  # rules in a group by default, which the emulator enforces
 SUBNET = Subnet("subnet-a", "zone-a", "10.0.0.0/24", {}, True)
@@ -117,6 +125,53 @@ async def test_rules_that_are_given_up_make_room_for_those_wanted(aws: Aws) -> N
     await aws.ensure(one, nodes)
     assert (30081, EVERYBODY) in rules(aws)
     assert len(rules(aws)) == FULL
+
+
+async def test_new_nodes_are_opened_for_no_node_port_that_the_service_gave_up(aws: Aws) -> None:
+    """As where it is refused since, and the worker starts again: the port may be another's."""
+    one = asking("nlb", "web", 80, 81)
+    await aws.ensure(one)
+    one.raw["spec"]["ports"][0]["nodePort"] = 30090
+    await aws.start()
+    await aws.update_nodes(one, [node_of(aws.launch()[0])])
+    assert {number for number, _ in rules(aws)} == {3, 30081}
+
+
+async def test_a_balancer_without_nodes_leaves_them_closed(aws: Aws) -> None:
+    """As where AWS protects it from deletion, and its node port is another Service's now."""
+    (machine,) = aws.launch()
+    one = asking("nlb")
+    await aws.ensure(one, [node_of(machine)])
+    assert (30080, EVERYBODY) in rules(aws)
+    await aws.update_nodes(one, [])
+    assert [*behind(aws, "nlb"), *rules(aws)] == [set()]
+    await aws.update_nodes(one, [node_of(machine)])
+    assert (30080, EVERYBODY) in rules(aws)
+
+
+class NotingGate(KitGate):
+    """How urgent each call was, and in whose turn."""
+
+    def __init__(self) -> None:
+        super().__init__(10.0)
+        self.seen: dict[str, set[tuple[Priority, str]]] = defaultdict(set)
+
+    def call_blocking(
+        self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool
+    ) -> T:
+        self.seen[operation].add((current_priority(), gate._owner.get()))
+        return super().call_blocking(operation, budget, function, is_write=is_write)
+
+
+async def test_rules_of_nodes_are_changed_in_no_namespaces_turn(aws: Aws) -> None:
+    """All others wait for it, however much the namespace asks for."""
+    noting = NotingGate()
+    await aws.start(gate=noting)
+    nodes = [node_of(one) for one in aws.launch()]
+    with with_priority(Priority.REFRESH, "theirs"):
+        await aws.ensure(asking("nlb"), nodes)
+    assert noting.seen["CreateLoadBalancer"] == {(Priority.REFRESH, "theirs")}
+    assert noting.seen["AuthorizeSecurityGroupIngress"] == {(Priority.LB_ENSURE, "")}
 
 
 async def fill_with_nlbs(aws: Aws, nodes: list[Json], most: int) -> int:

@@ -48,7 +48,7 @@ from ccm.providers.aws.elb.request import (
     read_request,
     target_instances,
 )
-from ccm.providers.aws.security_groups import IngressRule, SecurityGroup
+from ccm.providers.aws.security_groups import IngressChange, IngressRule, SecurityGroup
 from ccm.providers.aws.subnets import Subnet
 from ccm.providers.aws.tags import SERVICE_TAG, ClusterTag, Tags, read_tags
 from ccm.providers.aws.vpc import BackendInstance
@@ -137,7 +137,13 @@ class Nlbs:
         families = {group.family for group in observed.groups.values()}
         family = IPV6 if IPV6 in families else IPV4
         backends, targets = self._backends(Annotations.of(service), nodes, observed, family)
-        current = DesiredNlb(observed.nlb, observed.listeners, observed.groups)
+        if not nodes:  # as where it cannot be deleted, and its node ports are another's now
+            self._execute(nlb_plan.plan_targets(targets, observed), observed).check()
+            self._close_nodes(name, self._elb.security_groups(), tag)
+            return True
+        ports = {port.get("nodePort") for port in service.ports}  # what it gave up is another's
+        groups = {n: group for n, group in observed.groups.items() if group.port in ports}
+        current = DesiredNlb(observed.nlb, observed.listeners, groups)
         cidrs = [cidr for item in self._current_subnets(observed.nlb) for cidr in item.cidrs]
         ranges = client_ranges(ranges_if_valid(service), observed.nlb.address_type)
         probe = self._elb.config.shared_probe
@@ -154,19 +160,8 @@ class Nlbs:
         observed = self._describe(service, tag, needs_groups=False)
         groups = self._elb.security_groups()
         own = find_leftover(groups, self._group_name(service), tag)  # in any mode
-        owner = self._owner(name)
-        ingress = NodeIngress(
-            self._elb,
-            lambda group: (
-                plan_node_ingress(group, frozenset(), owner) if owner.is_in(group) else ()
-            ),
-        )
         self._execute(nlb_plan.plan_deletion(observed), observed)
-        ingress.close_everywhere(groups, tag)
-        ingress.check()
-        self._opened.pop(name, None)
-        if owner.has_heir:
-            self._gone.add(name)
+        self._close_nodes(name, groups, tag)
         self._execute(nlb_plan.plan_group_deletion(observed), observed)
         if own:
             self._own_groups.delete(own)
@@ -280,12 +275,31 @@ class Nlbs:
         )
 
     def _node_ingress(self, name: str, desired: frozenset[IngressRule]) -> NodeIngress:
-        owner, self._opened[name] = self._owner(name), desired
-        return NodeIngress(self._elb, lambda group: plan_node_ingress(group, desired, owner))
+        former, self._opened[name] = self._opened.get(name, frozenset()), desired
+        return NodeIngress(
+            self._elb, lambda group: plan_node_ingress(group, desired, self._owner(name, former))
+        )
 
-    def _owner(self, name: str) -> Owner:
-        known = dict(self._opened)  # other threads go on
-        return Owner(name, known.pop(name, frozenset()), known, self._gone)
+    def _close_nodes(self, name: str, groups: Iterable[SecurityGroup], tag: ClusterTag) -> None:
+        """Close the nodes' groups to one that leads to none of them; others' rules stay."""
+        former = self._opened.get(name, frozenset())
+
+        def plan(group: SecurityGroup) -> Iterable[IngressChange]:
+            owner = self._owner(name, former)
+            return plan_node_ingress(group, frozenset(), owner) if owner.is_in(group) else ()
+
+        ingress = NodeIngress(self._elb, plan)
+        ingress.close_everywhere(groups, tag)
+        ingress.check()
+        self._opened.pop(name, None)
+        if self._owner(name, former).has_heir:
+            self._gone.add(name)
+
+    def _owner(self, name: str, former: frozenset[IngressRule]) -> Owner:
+        """With what others have by now: a node port may have become theirs meanwhile."""
+        others = dict(self._opened)  # other threads go on
+        others.pop(name, None)
+        return Owner(name, former, others, self._gone)
 
     def _execute(self, calls: Iterable[ApiCall], observed: ObservedNlb) -> ElbExecutor:
         arns = {name: group.arn for name, group in observed.groups.items()}

@@ -17,7 +17,14 @@ from ccm.providers.aws.security_groups import (
     packet_size_rule,
     plan_ingress,
 )
-from ccm.providers.aws.tags import SERVICE_UID_TAG, ClusterTag, is_unmarked, read_tags, tag_list
+from ccm.providers.aws.tags import (
+    SERVICE_UID_TAG,
+    ClusterTag,
+    is_unmarked,
+    read_tags,
+    says_ownership,
+    tag_list,
+)
 
 GROUP_TO_CREATE = "sg-"
 """Stands for the ID of a security group that is not created yet."""
@@ -112,7 +119,8 @@ class ElbSecurityGroups:
         )
 
     def _create(self, name: str, request: LoadBalancerRequest) -> SecurityGroup:
-        tags = {"ResourceType": "security-group", "Tags": tag_list(request.tags)}
+        ours = {key: value for key, value in request.tags.items() if says_ownership(key)}
+        tags = {"ResourceType": "security-group", "Tags": tag_list(ours)}
         with retry_on(["InvalidGroup.Duplicate"]):
             answer = self._api.call(
                 "ec2:CreateSecurityGroup",
@@ -125,4 +133,4 @@ class ElbSecurityGroups:
         uid = request.tags[SERVICE_UID_TAG]
         if not group_id or said.get(SERVICE_UID_TAG, uid) != uid:  # or it is another's
             raise CloudError(f"AWS did not report the ID of security group {name}")
-        return SecurityGroup(group_id, name, request.tags, frozenset())
+        return SecurityGroup(group_id, name, ours, frozenset())
