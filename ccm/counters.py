@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from ccm.metrics import Metric
 
 MOST = 64  # sets of labels of one metric; further ones are counted together
+LONGEST = 128  # characters of a label
 OTHER = "other"
 
 LabelsT = TypeVar("LabelsT", bound=tuple[str, ...])
@@ -72,7 +73,10 @@ class Counters:
 
 
 def bounded(labels: LabelsT, series: Mapping[LabelsT, Any]) -> LabelsT:
-    """The labels to count under: their own, or `OTHER` once there are `MOST` of them."""
-    if labels in series or len(series) < MOST:
+    """The labels to count under: their own, cut, or `OTHER` once there are `MOST` of them."""
+    if labels in series:
         return labels
+    cut = cast(LabelsT, tuple(label[:LONGEST] for label in labels))
+    if cut in series or len(series) < MOST:
+        return cut
     return cast(LabelsT, (OTHER,) * len(labels))

@@ -24,6 +24,7 @@ REDACTED = "[redacted]"
 MIN_SECRET = 4  # characters; a shorter value would hide parts of ordinary words
 _BREAK = re.compile(r" *[\r\n][\r\n\t ]*")
 SECRETS_KEPT = 128  # values; beyond that the one that was registered longest ago is forgotten
+MOST_READ = 64 << 10  # characters of a secret, of which no one that is used has more
 MIN_SECRET_LINE = 16  # characters of a line of a secret that has several, such as a key
 MOST_NESTED = 8  # times that a text is searched for what looks like a secret
 LOOK_AROUND = 2048  # characters of what is left out that are searched for secrets as well
@@ -210,7 +211,7 @@ def _safe_key(key: Any, limit: int) -> Any:
 
 def _lines(secret: str) -> Iterator[str]:
     """The secret without what surrounds it, and the lines of one that has several."""
-    whole = secret.strip()
+    whole = secret[:MOST_READ].strip()
     if len(whole) >= MIN_SECRET:
         yield whole
     for line in whole.splitlines():

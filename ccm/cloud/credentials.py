@@ -30,6 +30,7 @@ R = TypeVar("R")
 
 RENEW_AT = 0.8  # of a token's life
 LONGEST_LIFE = 3600.0  # seconds for which one is used, good for longer or not: it may be useless
+MIN_TOKEN = 16  # characters; what is redacted everywhere is no word
 MAX_TOKEN = 32 << 10  # characters; servers take less in all headers together
 
 TOKEN_PAUSE = Backoff(first=5.0, most=60.0)
@@ -248,8 +249,11 @@ L = TypeVar("L", bound=AnyToken)
 
 
 def is_shown(value: str) -> bool:
-    """Whether a token or session can be shown; of what cannot, no request would ever leave."""
-    return len(value) <= MAX_TOKEN and bool(TOKEN.fullmatch(value))
+    """Whether a token or session can be shown; of what cannot, no request would ever leave.
+
+    One that is a word would be redacted from all that is logged and reported.
+    """
+    return MIN_TOKEN <= len(value) <= MAX_TOKEN and bool(TOKEN.fullmatch(value))
 
 
 def _usable(token: L) -> L:

@@ -18,6 +18,7 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
         ("attacks-services", 2),
         ("attacks-turns", 2),
         ("attacks-clouds", 2),
+        ("attacks-gce", 2),
         ("attacks-port", 2),
     ],
 )

@@ -400,6 +400,18 @@ async def test_an_operation_of_google_that_failed_without_a_reason_is_no_success
         await gce()._done("addresses.delete", {"selfLink": link, "status": "DONE", **end})
 
 
+@pytest.mark.parametrize(
+    "path",
+    [f"projects/p/{'x' * 9_000_000}/z", "projects/p/zs/z", "projects/p", "projects/p/zones/Z"],
+    ids=["megabytes", "another collection", "no scope", "no name of a zone"],
+)
+async def test_an_operation_of_google_that_is_nowhere_is_not_looked_for(path: str) -> None:
+    """A part of its path is in the name of the call, which metrics and heartbeats have."""
+    link = f"https://compute.googleapis.com/compute/v1/{path}/operations/o"
+    with pytest.raises(CloudError, match=r"addresses\.delete: the answer"):
+        await gce()._done("addresses.delete", {"selfLink": link, "status": "RUNNING"})
+
+
 VALUES = 16_000_000
 
 

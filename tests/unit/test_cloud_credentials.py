@@ -189,13 +189,14 @@ def test_of_several_threads_one_tries_again() -> None:
 @dataclass(frozen=True)
 class Token:
     lifetime: float = 100.0
-    value: str = "token"
+    value: str = "a-token-of-16-ch"
 
 
 @pytest.mark.parametrize(
     "odd",
     [
         Token(value=""),
+        Token(value="cloud_outage"),
         Token(value="two words"),
         Token(value="line\n"),
         Token(value="t\xf6ken"),
@@ -223,7 +224,7 @@ async def test_a_token_that_lacks_something_is_renewed_before_its_time() -> None
     made = list[Token]()
 
     async def renew() -> Token:
-        made.append(Token(lifetime=36_000.0, value=f"token-{len(made)}"))
+        made.append(Token(lifetime=36_000.0, value=f"a-token-of-16-{len(made):02}"))
         return made[-1]
 
     tokens = RenewedToken(renew)
@@ -241,7 +242,7 @@ async def test_a_token_for_years_is_renewed_within_the_hour() -> None:
     made = list[Token]()
 
     async def renew() -> Token:
-        made.append(Token(lifetime=1e15, value=f"token-{len(made)}"))
+        made.append(Token(lifetime=1e15, value=f"a-token-of-16-{len(made):02}"))
         return made[-1]
 
     tokens = RenewedToken(renew)

@@ -82,6 +82,17 @@ def test_lines_of_a_private_key_are_known_one_by_one() -> None:
     assert "MIIE" not in safe_text("line 1 is MIIEvQIBADANBgkqhkiG")
 
 
+def test_a_secret_of_megabytes_keeps_no_process_busy() -> None:
+    """A server may give one as a token, which is registered before its length is looked at."""
+    lines = "".join(f"{number:016}\n" for number in range(200_000))
+    began = time.thread_time()
+    register_secrets(lines)
+    assert time.thread_time() - began < 0.5
+    secret = "S3CR3T-" * 100_000
+    register_secrets(secret)
+    assert "S3CR" not in safe_text(f"refused {secret} of yours")
+
+
 def test_a_word_that_is_too_short_for_a_secret_hides_nothing() -> None:
     register_secrets("", "no")
     assert safe_text("no room") == "no room"

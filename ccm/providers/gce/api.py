@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from ccm.cloud.credentials import Credentials, RenewedToken
+from ccm.cloud.credentials import Credentials, RenewedToken, is_shown
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, next_of
 from ccm.errors import (
@@ -55,6 +55,9 @@ QUOTAS = {
 PAGE = "500"
 POLLS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)  # seconds before each look at an operation; the last again
 POLL_LIMIT = 45.0  # seconds of such looks; then it goes on in the queue
+OPERATION_PATH = re.compile(
+    rf"projects/{PROJECT}/(?:global|(zone|region)s/{NAME})/operations/[^/?#]{{1,200}}"
+)
 RACE_RETRY = 1.0  # seconds until what someone else changed, or is at work on, is read again
 IDLE = "NO_RESULTS_ON_PAGE"
 """What a scope of an aggregated list warns of that has none; others cannot be reached."""
@@ -179,10 +182,10 @@ class GceApi(JsonApi):
 
     async def _done(self, method: str, operation: Json) -> Json:
         path = path_of_url(text(operation.get("selfLink")), "")
-        if not path.startswith("projects/") or "status" not in operation:
+        found = OPERATION_PATH.fullmatch(path)
+        if not found or "status" not in operation:
             raise self.unreadable(method)
-        waits = _waits()
-        scope = path.split("/")[-3 if "/global/" in path else -4].removesuffix("s")
+        scope, waits = found[1] or "global", _waits()
         while operation.get("status") != "DONE":
             if (seconds := next(waits, None)) is None:
                 raise RetryAfter(f"{method} is under way: {path}", POLLS[-1])
@@ -330,6 +333,6 @@ def _read_token(answer: Json) -> AccessToken:
         lifetime = (ends - datetime.now(UTC)).total_seconds()
     except (TypeError, ValueError):
         lifetime = number(answer.get("expires_in"))
-    if not value or lifetime <= 0:
+    if not is_shown(value) or lifetime <= 0:
         raise CloudError("GetToken: the answer has no token, or none that is good now")
     return AccessToken(value, lifetime)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm import metrics
-from ccm.counters import MOST, Counters, Histogram, Numbers
+from ccm.counters import LONGEST, MOST, Counters, Histogram, Numbers
 from ccm.supervisor.worker_counters import CounterTotals, WorkerCounters
 
 
@@ -46,6 +46,16 @@ def test_labels_that_never_end_are_counted_together() -> None:
         assert len(series) == MOST + 1
         assert series[-1][0] == ["other", "other"]
     assert exported["rest_client_requests_total"][-1][1] == 9 * MOST
+
+
+def test_a_label_is_cut() -> None:
+    """A cloud may give a provider a name of megabytes; a frame would have no room for it."""
+    counters = Counters()
+    for end in ("a", "b"):
+        counters.observe(metrics.CLOUD_CALL_SECONDS, "x" * 9_000_000 + end, "ok", seconds=0.1)
+    ((labels, value),) = counters.export()["ccm_cloud_request_duration_seconds"]
+    assert labels == ["x" * LONGEST, "ok"]
+    assert sum(value[1:]) == 2
 
 
 def test_threads_lose_no_count() -> None:

@@ -90,6 +90,10 @@ class Cloud(Project):
             raise Refusal(404, "notFound", f"The resource '{path}' was not found")
         return self.objects[path]
 
+    def network_of(self, subnetwork: str) -> str:
+        """The URL of its network; empty where that is not known."""
+        return str(self.objects.get(subnetwork, {}).get("network", ""))
+
     # Lists
 
     def _page(self, method: Method, query: Mapping[str, Sequence[str]], found: list[Json]) -> Json:
@@ -240,6 +244,7 @@ class Cloud(Project):
         if collection == "forwardingRules":
             self._take_address(path, one)
             if one["loadBalancingScheme"] == "INTERNAL":
+                self._check_network(one)
                 one.setdefault("subnetwork", f"{scope}/subnetworks/default")
         for field in HOLDS.get(collection, ()):
             given = one.get(field)
@@ -255,6 +260,11 @@ class Cloud(Project):
         self._warn_of_routes()
         return self._start(scope, "insert", path) | {"warnings": made.get("warnings", [])}
 
+    def _check_network(self, rule: Json) -> None:
+        networks = rule.get("network", ""), self.network_of(self.path(rule.get("subnetwork", "")))
+        if len({*map(self.path, filter(None, networks))}) > 1:
+            raise refuse("subnetwork", "it is not in the network of the rule")
+
     def _reserve(self, address: Json) -> None:
         kind = address.setdefault("addressType", "EXTERNAL")
         asked = address.get("address")
@@ -265,13 +275,19 @@ class Cloud(Project):
         address.setdefault("address", self.take(kind))
         address.setdefault("networkTier", "PREMIUM")
         ip = address["address"]
-        users = [one["selfLink"] for one in (*self._rules_on(ip), *self._instances_on(ip))]
+        network = self.network_of(self.path(address.get("subnetwork", "")))
+        instances = self._instances_on(ip, network)
+        users = [one["selfLink"] for one in (*self._rules_on(ip), *instances)]
         address |= {"status": "IN_USE", "users": users} if users else {"status": "RESERVED"}
 
-    def _instances_on(self, ip: str) -> list[Json]:
-        """An address in use by a machine can be reserved."""
-        instances = self.named("instances").values()
-        return [one for one in instances if ip in dig(one, "networkInterfaces.networkIP")]
+    def _instances_on(self, ip: str, network: str = "") -> list[Json]:
+        """An address in use by a machine can be reserved; in another network it is another one."""
+        return [
+            one
+            for one in self.named("instances").values()
+            for card in one.get("networkInterfaces", ())
+            if card.get("networkIP") == ip and network in ("", card["network"])
+        ]
 
     def _rules_on(self, ip: str) -> list[Json]:
         rules = self.named("forwardingRules").values()

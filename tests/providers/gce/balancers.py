@@ -27,6 +27,12 @@ def local(*ports: int, **spec: Any) -> Service:
     return web(*ports, externalTrafficPolicy="Local", healthCheckNodePort=32000, **spec)
 
 
+def published(asked: Service, ip: str = "198.18.0.1") -> Service:
+    """With this address in its status."""
+    asked.raw["status"] = {"loadBalancer": {"ingress": [{"ip": ip}]}}
+    return asked
+
+
 NAME = web().default_balancer_name
 
 

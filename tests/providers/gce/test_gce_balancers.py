@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.providers.gce.balancers import (
     local,
     only,
     parts_of,
+    published,
     web,
 )
 from tests.providers.gce.conftest import Start, Started, host
@@ -82,6 +84,32 @@ async def test_a_rule_that_a_list_lacks_is_not_left_behind(gce: Gce, cloud: Star
     cloud.gate.spoil = None
     await delete(cloud, web())
     assert left(gce) == []
+
+
+@pytest.mark.parametrize("field", ["items", "IPAddress"])
+async def test_a_list_that_lacks_a_published_rule_cuts_no_one_off(
+    gce: Gce, cloud: Started, field: str
+) -> None:
+    """Its firewall would be moved to another address, or the rule would be made again with one."""
+    nodes = hosts(gce)
+    (ingress,) = (await ensure(cloud, web(), *nodes)).ingress
+    asked, before = published(web(), str(ingress.ip)), deepcopy(gce.cloud.objects)
+
+    def without_rules(answer: Any) -> Any:
+        content, response = answer
+        if content.get("kind") == "compute#forwardingRuleList":
+            rules = [{**rule, "IPAddress": ""} for rule in content["items"]]
+            content = {**content, "items": rules if field == "IPAddress" else []}
+        return content, response
+
+    cloud.gate.spoil = without_rules
+    with pytest.raises(CloudError, match=f"the answer lacks {NAME}"):
+        await ensure(cloud, asked, *nodes)
+    assert gce.cloud.objects == before
+    cloud.gate.spoil = None
+    del gce.cloud.objects[f"projects/{PROJECT}/regions/{REGION}/forwardingRules/{NAME}"]
+    await ensure(cloud, asked, *nodes)
+    assert left(gce) == PLAIN
 
 
 @pytest.mark.parametrize("collection", INSERTS)
@@ -239,6 +267,20 @@ async def test_nodes_of_a_zone_that_is_not_reached_stay_behind_the_firewall(
         gce.cloud.unreachable = unreachable
         await ensure(cloud, web(), *some)
         assert firewall["targetTags"] == tags
+
+
+async def test_an_instance_that_is_listed_without_tags_stays_behind_the_firewall(
+    gce: Gce, start: Start
+) -> None:
+    """An answer may lack what is in its records."""
+    cloud = await start("node-tags = ")
+    nodes = hosts(gce, 2)
+    for name in ("n-0", "n-1"):
+        gce.cloud.named("instances")[name]["tags"] = {"items": [name]}
+    await ensure(cloud, web(), *nodes)
+    gce.cloud.named("instances")["n-1"]["tags"] = {}
+    await ensure(cloud, web(), *nodes)
+    assert gce.cloud.named("firewalls")[f"k8s-fw-{NAME}"]["targetTags"] == ["n-0", "n-1"]
 
 
 async def test_the_firewall_follows_the_source_ranges(gce: Gce, cloud: Started) -> None:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from ccm.errors import CloudError, Unauthenticated
+from ccm.redaction import safe_text
 from tests.labs.gce.server import EMAIL, Gce
 from tests.providers.gce.conftest import Start
 
@@ -46,6 +47,18 @@ async def test_the_metadata_server_gives_tokens_and_the_place(gce: Gce, start: S
     cloud = await start(LIBRARY, "project-id = ", "local-zone = ", "network-name = ")
     assert (await cloud.known("one")).zone == "europe-west1-b"
     assert not gce.token_requests
+
+
+async def test_a_word_that_is_given_as_a_token_is_redacted_nowhere(
+    gce: Gce, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys of heartbeats are words."""
+    token = {"access_token": "cloud_outage", "expires_in": 3600}
+    monkeypatch.setattr(gce, "new_token", lambda: token)
+    cloud = await start(LIBRARY)
+    with pytest.raises(CloudError, match="the answer has no token"):
+        await cloud.describe_one("one")
+    assert safe_text("cloud_outage") == "cloud_outage"
 
 
 async def test_outside_of_google_the_place_has_to_be_given(gce: Gce, start: Start) -> None:

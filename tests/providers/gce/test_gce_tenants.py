@@ -11,11 +11,22 @@ from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.gce.config import Place
-from ccm.providers.gce.lb.observed import RULE, Kind, Work
-from ccm.providers.gce.lb.request import BACKEND_SERVICES, SUBNET, TYPE
+from ccm.providers.gce.lb.observed import ADDRESS, RULE, Kind, Work
+from ccm.providers.gce.lb.request import BACKEND_SERVICES, SUBNET, TIER, TYPE
 from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
-from tests.providers.gce.balancers import NAME, delete, ensure, hosts, local, only, parts_of, web
+from tests.providers.gce.balancers import (
+    NAME,
+    delete,
+    ensure,
+    hosts,
+    left,
+    local,
+    only,
+    parts_of,
+    published,
+    web,
+)
 from tests.providers.gce.conftest import Start, Started, host
 from tests.support.waiting import until
 
@@ -88,13 +99,13 @@ async def test_a_requested_ip_opens_no_port_of_the_machines(
         await ensure(cloud, web(22, loadBalancerIP=asked, annotations={TYPE: "Internal"}), *nodes)
     held = {record["address"] for record in gce.cloud.named("addresses").values()}
     assert asked not in held
-    assert {ip for rule in opened(gce) for ip in rule["destinationRanges"]} == held
+    assert opened(gce) == []
 
 
-def opened(gce: Gce) -> list[Json]:
-    """The firewalls of load balancers' own traffic."""
-    named = gce.cloud.named("firewalls").items()
-    return [rule for name, rule in named if name == f"k8s-fw-{NAME}"]
+def opened(gce: Gce) -> list[str]:
+    """The addresses to which the Service's own traffic is admitted."""
+    rule = gce.cloud.named("firewalls").get(f"k8s-fw-{NAME}", {})
+    return list(rule.get("destinationRanges", ()))
 
 
 async def test_only_an_address_that_is_held_is_opened(gce: Gce, cloud: Started) -> None:
@@ -105,11 +116,129 @@ async def test_only_an_address_that_is_held_is_opened(gce: Gce, cloud: Started) 
         with pytest.raises(CloudError):
             await ensure(cloud, web(22, loadBalancerIP=ip, annotations=internal), *nodes)
         assert only(gce, "addresses")["address"] == ip
-        assert opened(gce)[0]["destinationRanges"] == [ip]
+        assert opened(gce) == []
     with pytest.raises(Refused, match="another network tier or subnetwork"):
         await ensure(cloud, web(23, loadBalancerIP="10.132.9.7"), *nodes)
     assert only(gce, "addresses")["address"] == "10.132.9.7"
-    assert opened(gce)[0]["allowed"] == [{"IPProtocol": "tcp", "ports": ["22"]}]
+    assert opened(gce) == []
+
+
+async def test_an_address_that_was_held_is_closed_before_it_is_given_up(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless its rule has it."""
+    nodes, parts = hosts(gce), parts_of(cloud)._parts
+    remove, open_then = parts.delete, list[str]()
+
+    async def remove_and_look(place: Place, kind: Kind, name: str) -> bool:
+        if kind is ADDRESS:
+            given_up = {one["address"] for one in gce.cloud.named("addresses").values()}
+            kept = {one["IPAddress"] for one in gce.cloud.named("forwardingRules").values()}
+            open_then.extend((given_up - kept) & {*opened(gce)})
+        return await remove(place, kind, name)
+
+    monkeypatch.setattr(parts, "delete", remove_and_look)
+    for tier in ("Premium", "Standard"):
+        gce.fault("targetPools.insert", status=400, reason="invalid")
+        with pytest.raises(CloudError):
+            await ensure(cloud, web(22, annotations={TIER: tier}), *nodes)
+        assert opened(gce) == [only(gce, "addresses")["address"]]
+    await ensure(cloud, web(22, annotations={TIER: "Standard"}), *nodes)
+    gce.fault("forwardingRules.delete", status=503)
+    with pytest.raises(CloudError):
+        await ensure(cloud, web(22, annotations={TIER: "Premium"}), *nodes)
+    (ingress,) = (await ensure(cloud, web(22, annotations={TIER: "Standard"}), *nodes)).ingress
+    assert opened(gce) == [ingress.ip]
+    assert open_then == []
+
+
+@pytest.mark.parametrize("how", ["subnetwork", "reservation", "own address"])
+async def test_an_address_of_another_network_opens_no_port_of_the_machines(
+    gce: Gce, cloud: Started, how: str
+) -> None:
+    """There it is free, also where it is a machine's here: networks may have the same ranges."""
+    nodes, at, annotations = hosts(gce), f"projects/{PROJECT}", {TYPE: "Internal"}
+    network = gce.cloud.put(f"{at}/global/networks/other", "network")["selfLink"]
+    path = f"{at}/regions/{REGION}/subnetworks/other"
+    there = gce.cloud.put(path, "subnetwork", network=network, ipCidrRange="10.132.0.0/20")
+    ip = gce.cloud.named("instances")["n-0"]["networkInterfaces"][0]["networkIP"]
+    if how == "own address":
+        (ingress,) = (await ensure(cloud, web(22, annotations=annotations), *nodes)).ingress
+        ip = ingress.ip
+        assert opened(gce) == [ip]
+    if how == "reservation":
+        kind = {"addressType": "INTERNAL", "status": "RESERVED", "subnetwork": there["selfLink"]}
+        gce.cloud.put(f"{at}/regions/{REGION}/addresses/kept", "address", address=ip, **kind)
+    else:
+        annotations[SUBNET] = "other"
+    with pytest.raises(CloudError):
+        await ensure(cloud, web(22, loadBalancerIP=ip, annotations=annotations), *nodes)
+    assert opened(gce) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({TYPE: "Internal"}, {TYPE: "Internal", SUBNET: "second"}),
+        ({}, {TIER: "Standard"}),
+    ],
+    ids=["internal", "external"],
+)
+async def test_an_address_is_closed_before_its_rule_goes(
+    gce: Gce,
+    cloud: Started,
+    monkeypatch: pytest.MonkeyPatch,
+    before: dict[str, str],
+    after: dict[str, str],
+) -> None:
+    """Google may give it to a new machine; where no other is had, all stays as it is."""
+    nodes, parts = hosts(gce), parts_of(cloud)._parts
+    path = f"projects/{PROJECT}/regions/{REGION}/subnetworks/second"
+    gce.cloud.put(path, "subnetwork", ipCidrRange="10.133.0.0/20")
+    (first,) = (await ensure(cloud, web(22, annotations=before), *nodes)).ingress
+    gce.fault("addresses.insert", status=400, reason="invalid", message="not in its range")
+    there = deepcopy(gce.cloud.objects)
+    with pytest.raises(Refused, match="not in its range"):
+        await ensure(cloud, web(22, annotations=after), *nodes)
+    assert gce.cloud.objects == there
+    remove, open_then = parts.delete, list[list[str]]()
+
+    async def remove_and_look(place: Place, kind: Kind, name: str) -> bool:
+        if kind is RULE:
+            open_then.append(opened(gce))
+        return await remove(place, kind, name)
+
+    monkeypatch.setattr(parts, "delete", remove_and_look)
+    (second,) = (await ensure(cloud, web(22, annotations=after), *nodes)).ingress
+    assert [first.ip in addresses for addresses in open_then] == [False]
+    assert opened(gce) == [second.ip]
+
+
+async def test_an_address_that_is_asked_for_is_its_services_before_anything_is_written(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it held before is given up first, which takes seconds."""
+    reserved = {"addressType": "EXTERNAL", "networkTier": "STANDARD", "status": "RESERVED"}
+    path = f"projects/{PROJECT}/regions/{REGION}/addresses/kept"
+    gce.cloud.put(path, "address", address=IP, **reserved)
+    nodes, parts = hosts(gce), parts_of(cloud)._parts
+    gce.fault("targetPools.insert", status=400, reason="invalid")
+    with pytest.raises(CloudError):
+        await ensure(cloud, web(), *nodes)
+    asked: dict[str, Any] = {"loadBalancerIP": IP, "annotations": {TIER: "Standard"}}
+    other = service("other", ports=[port(443, node_port=30443)], **asked)
+    remove, refused = parts.delete, list[str]()
+
+    async def remove_later(place: Place, kind: Kind, name: str) -> bool:
+        if not refused:
+            with pytest.raises(Refused, match="in use by another load balancer") as error:
+                await ensure(cloud, other, *nodes)
+            refused.append(str(error.value))
+        return await remove(place, kind, name)
+
+    monkeypatch.setattr(parts, "delete", remove_later)
+    await ensure(cloud, web(**asked), *nodes)
+    assert refused
 
 
 async def test_a_copy_of_the_cluster_under_another_id_takes_no_load_balancer(
@@ -200,6 +329,36 @@ async def test_who_never_had_a_load_balancer_keeps_no_other_from_one_by_its_dele
     assert gce.names().count("forwardingRules.list") == 2
 
 
+async def test_who_never_had_a_load_balancer_deletes_no_groups(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may be new ones of Google's Ingress controller, and all wait for who deletes them."""
+
+    def wait_for_all() -> None:
+        raise AssertionError("it keeps all others waiting")
+
+    nodes = hosts(gce)
+    await ensure(cloud, local(annotations={TYPE: "Internal"}), *nodes)
+    monkeypatch.setattr(parts_of(cloud)._shared, "held", wait_for_all)
+    gce.calls.clear()
+    await delete(cloud, service("other", {TYPE: "Internal"}))
+    assert gce.writes() == []
+
+
+async def test_what_a_broken_off_deletion_left_of_groups_is_deleted(
+    gce: Gce, cloud: Started
+) -> None:
+    """Nothing else shows then that the Service had them."""
+    asked = local(annotations={TYPE: "Internal"})
+    await ensure(cloud, asked, *hosts(gce))
+    gce.fault("instanceGroups.delete", status=503)
+    with pytest.raises(CloudError):
+        await delete(cloud, published(asked))
+    assert {one.partition("/")[0] for one in left(gce)} == {"instanceGroups"}
+    await delete(cloud, published(asked))
+    assert left(gce) == []
+
+
 @pytest.mark.parametrize("kind", [{}, {TYPE: "Internal"}], ids=["external", "internal"])
 async def test_a_health_check_of_ones_own_is_made_beside_all_others(
     gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch, kind: dict[str, str]
@@ -221,9 +380,11 @@ async def test_a_deletion_takes_no_groups_of_who_is_being_made(
     nodes, services = hosts(gce), parts_of(cloud)._services
     fill = services.set_instances
 
+    other = published(service("other", {TYPE: "Internal"}))
+
     async def fill_then_delete(*args: Any) -> None:
         await fill(*args)
-        await delete(cloud, service("other", {TYPE: "Internal"}))
+        await delete(cloud, other)
 
     monkeypatch.setattr(services, "set_instances", fill_then_delete)
     await ensure(cloud, local(annotations={TYPE: "Internal"}), *nodes)

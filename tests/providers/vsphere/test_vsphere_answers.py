@@ -69,7 +69,7 @@ def test_a_host_name_of_any_length_is_none() -> None:
 @pytest.mark.parametrize("odd", ["two words", "line\n", "t\u20ack"])
 async def test_a_session_that_no_request_could_show_is_not_kept(odd: str) -> None:
     """No call would leave until the process ends."""
-    vcenter, sessions = api(), [odd, "session"]
+    vcenter, sessions = api(), [odd, "session-of-a-vcenter"]
 
     async def rest(operation: str, method: str, path: str, *_: Any) -> object:
         return sessions.pop(0) if (method, path) == ("POST", "/session") else "value"
@@ -96,7 +96,7 @@ async def test_a_login_whose_answers_are_odd_is_made_again(what: str) -> None:
         if method == "Login":
             is_odd = what == "cookie" and sum(it == "Login" for it in calls) == 0
             calls.append(method)
-            return type("User", (), {"key": "k"}), "a=\x85" if is_odd else "a=b"
+            return type("User", (), {"key": "k"}), "a=\x85" if is_odd else "vmware_soap_session=b"
         calls.append(method)
         return ("view",), ""
 
@@ -105,5 +105,5 @@ async def test_a_login_whose_answers_are_odd_is_made_again(what: str) -> None:
     with pytest.raises(CloudError):
         await vcenter.open_session()
     session = await vcenter.open_session()
-    assert session.cookie == "a=b"
+    assert session.cookie == "vmware_soap_session=b"
     vcenter._session = None

@@ -1,14 +1,16 @@
 """The load balancers of Services: all parts are read, compared, and written in an order that lets a
-repetition finish what was broken off. The forwarding rule is made last and deleted first.
+repetition finish what was broken off. The forwarding rule is made last and deleted first; only the
+firewall of an internal address is opened after it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from ccm.cloud.record_balancers import PresentNodes
 from ccm.cloud.shared_read import SharedLock, SharedRead
-from ccm.errors import CloudError, Refused, RetryAfter, warnings_as_notes
+from ccm.errors import CloudError, Denied, NotFound, Refused, RetryAfter, warnings_as_notes
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node, text
 from ccm.model.service import Feature, Service
@@ -99,6 +101,7 @@ class GceLoadBalancers:
         work = await self._look(service)
         self._check(service, work)
         request = read_request(service, work.place)
+        await self._verify_listed(service, work)
         with warnings_as_notes(request):
             if work.is_there and work.is_internal != request.is_internal:
                 await self._delete(work)
@@ -138,7 +141,7 @@ class GceLoadBalancers:
         work = await self._look(service)
         if not work.is_marked:  # what we made is ours, whichever controller the tenant names
             self._check(service, work)
-        await self._delete(work, is_internal(service))
+        await self._delete(work, is_internal(service) and bool(service.ingress))
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         """Those that say so: of upstream's, nothing proves whose cluster they are."""
@@ -180,13 +183,27 @@ class GceLoadBalancers:
                     f"{work.names.description}"
                 )
 
+    async def _verify_listed(self, service: Service, work: Work) -> None:
+        """Raise where a list lacks the rule of a published Service, or the rule's address.
+
+        Its clients would be cut off, and it would get another address.
+        """
+        lacks = f"forwardingRules.list: the answer lacks {work.names.balancer}"
+        if work.rule is None and service.ingress:
+            with suppress(NotFound, Denied):  # a role of before lacks this right
+                await self._parts.get(work.place, RULE, work.names.balancer)
+                raise CloudError(lacks)
+        if work.rule and not work.rule.get("IPAddress"):
+            raise CloudError(f"{lacks}'s address")
+
     # Making
 
     async def _ensure(self, work: Work, request: BalancerRequest, nodes: Sequence[Node]) -> Json:
         """The forwarding rule, once all parts are as asked for."""
         place, names = work.place, work.names
         tier = addresses.tier_of(request, work.rule or work.own(ADDRESS))
-        wanted = addresses.requested_ip(work.observed, names, request, tier, self._in_use)
+        if wanted := addresses.requested_ip(work.observed, names, request, tier, self._in_use):
+            self._in_use[names.balancer] = wanted
         rule, address = await self._addresses.kept(work, request, tier)
         pool = work.own(POOL)
         must_replace_pool = pool is not None and self._pools.must_be_replaced(request, pool)
@@ -201,10 +218,16 @@ class GceLoadBalancers:
             body = design.address(names, request, desired["IPAddress"], tier)
             if address := await self._addresses.hold(work, address, body):
                 desired["IPAddress"] = text(address.get("address"))
-        tags, are_all = await self._tags(nodes, request.warnings)
-        check = await self._ensure_around(work, request, desired["IPAddress"], tags, are_all)
-        if rule and not is_right:
+        firewall, probes = await self._firewalls(work, request, desired["IPAddress"], nodes)
+        # An internal address may be one of another network: by the rule, Google says it is not.
+        is_proven = not request.is_internal or (rule or {}).get("IPAddress") == desired["IPAddress"]
+        if not is_proven and work.observed.get(FIREWALL, names.firewall):
+            await self._parts.delete(place, FIREWALL, names.firewall)
+        check = await self._ensure_around(work, request, probes, firewall if is_proven else None)
+        if work.rule and not is_right:
             await self._parts.delete(place, RULE, names.balancer)
+        if work.rule and not rule:
+            request.warnings.append("its network is another one now: so is its address")
         if must_replace_pool:
             await self._parts.delete(place, POOL, names.balancer)
             pool = None
@@ -216,6 +239,8 @@ class GceLoadBalancers:
         await self._present.write(write)
         if not is_right:
             await self._parts.create(place, RULE, desired)
+        if not is_proven:
+            await self._parts.ensure(place, FIREWALL, firewall, None, request.warnings)
         if address:
             await self._parts.delete(place, ADDRESS, names.balancer)
         await self._clean_up(work, request)
@@ -226,25 +251,34 @@ class GceLoadBalancers:
             return self._pools.path(work.place, work.names)
         return work.place.regional(SERVICE.collection, self._services.name(work.names, request))
 
-    async def _ensure_around(
-        self, work: Work, request: BalancerRequest, ip: str, tags: Sequence[str], are_all: bool
-    ) -> str:
-        """The firewalls and the health check; the path of the check.
+    async def _firewalls(
+        self, work: Work, request: BalancerRequest, ip: str, nodes: Sequence[Node]
+    ) -> tuple[Json, Json]:
+        """The firewall of the Service's traffic, and that of the probes.
 
         Where an instance was not listed, as its zone may be unreachable, no tag leaves a firewall.
+        """
+        tags, are_all = await self._tags(nodes, request.warnings)
+        firewall = design.firewall(work.names, request, work.place, ip, tags)
+        probes = design.check_firewall(work.names, request, work.place, ip, tags)
+        for desired in (firewall, probes):
+            current = work.observed.get(FIREWALL, desired["name"])
+            if current and not are_all:
+                desired["targetTags"] = sorted({*tags, *(current.get("targetTags") or ())})
+        return firewall, probes
+
+    async def _ensure_around(
+        self, work: Work, request: BalancerRequest, probes: Json, firewall: Json | None
+    ) -> str:
+        """The firewalls and the health check; the path of the check.
 
         What several Services share may have been deleted since it was read: then it is read again.
         """
         place, names, observed = work.place, work.names, work.observed
-        firewall = design.firewall(names, request, place, ip, tags)
-        probes = design.check_firewall(names, request, place, ip, tags)
         check, kind = design.health_check(names, request), _check_kind(request.is_internal)
 
         async def ensure(kind: Kind, desired: Json) -> None:
             current = observed.get(kind, desired["name"])
-            if kind is FIREWALL and current and not are_all:
-                kept = {*desired["targetTags"], *(current.get("targetTags") or ())}
-                desired["targetTags"] = sorted(kept)
             await self._parts.ensure(place, kind, desired, current, request.warnings)
 
         async def ensure_check() -> None:
@@ -256,27 +290,28 @@ class GceLoadBalancers:
                     raise RetryAfter("shared parts were deleted meanwhile", 0.0)
                 await together(ensure(kind, check), ensure(FIREWALL, probes))
 
-        await together(ensure(FIREWALL, firewall), ensure_check())
+        own = [ensure(FIREWALL, firewall)] if firewall else []
+        await together(*own, ensure_check())
         return f"projects/{place.project}/global/{kind.collection}/{check['name']}"
 
     async def _tags(self, nodes: Sequence[Node], warnings: list[str]) -> tuple[Sequence[str], bool]:
         """Network tags of the Nodes: those of the file, else for each instance the longest tag that
         its name begins with. An instance without one is left out, unless none has one.
 
-        False where an instance is not listed.
+        False where an instance is not listed, or without any tag.
         """
         if self._section.node_tags:
             return sorted(self._section.node_tags), True
         listing, tags, lacking = await self._instances.read(nodes), set[str](), list[str]()
         are_all = True
         for ref in filter(None, (ids.instance_of(node.provider_id) for node in nodes)):
-            if machine := listing.by_id.get(ref):
+            machine = listing.by_id.get(ref)
+            are_all &= bool(machine and machine.tags)
+            if machine:
                 if fitting := [tag for tag in machine.tags if ref.name.startswith(tag)]:
                     tags.add(max(fitting, key=len))
                 else:
                     lacking.append(str(machine))
-            else:
-                are_all = False
         if lacking:
             warnings.append(
                 f"instance {lacking[0]} has no network tag that its name begins with: "
@@ -313,7 +348,9 @@ class GceLoadBalancers:
             if kind in (POOL, SERVICE) and name == names.balancer:  # a list may lack its rule
                 raise CloudError(f"{kind.collection} {name} is in use: its rule is not listed")
         await self._delete_shared(work, HTTP_CHECK)
-        await self._delete_shared(work, CHECK, has_groups=was_internal or work.is_internal)
+        found = (work.observed.get(CHECK, name) for name in (names.balancer, names.shared_check))
+        has_groups = was_internal or work.is_internal or any(found)
+        await self._delete_shared(work, CHECK, has_groups)
         if work.own(ADDRESS):
             await self._parts.delete(place, ADDRESS, names.balancer)
 

@@ -14,7 +14,7 @@ from ccm.providers.gce.config import Place
 from ccm.providers.gce.ids import last_part
 from ccm.providers.gce.lb.addresses import is_reserved, is_used, may_stay
 from ccm.providers.gce.lb.design import changes, merged
-from ccm.providers.gce.lb.observed import ADDRESS, FIREWALL, KINDS, RULE, Kind, Work
+from ccm.providers.gce.lb.observed import ADDRESS, FIREWALL, KINDS, Kind, Work
 from ccm.providers.gce.lb.request import BalancerRequest
 
 log = logging.getLogger(__name__)
@@ -125,11 +125,12 @@ class HeldAddresses:
     async def kept(
         self, work: Work, request: BalancerRequest, tier: str
     ) -> tuple[Json | None, Json | None]:
-        """The rule and the held address, without those whose address cannot stay."""
+        """The rule and the held address, without those whose address cannot stay.
+
+        The rule goes once another address is held, and nothing is open to its own.
+        """
         rule, address = work.rule, work.own(ADDRESS)
         if rule and not may_stay(request, rule, tier):
-            await self._parts.delete(work.place, RULE, work.names.balancer)
-            request.warnings.append("its network is another one now: so is its address")
             rule = None
         if address and not may_stay(request, address, tier):
             await self._release(work)
@@ -154,15 +155,18 @@ class HeldAddresses:
         return address
 
     async def _release(self, work: Work) -> None:
-        """Give up the held address; where there is no rule, close before what is open to it.
+        """Give up the held address; unless the rule has it, close before what is open to it.
 
         Google may give it to the next machine. Raises `RetryAfter` where what was read is old.
         """
+        rule, held = work.rule or {}, work.own(ADDRESS) or {}
         found = [name for name in work.names.own_firewalls if work.observed.get(FIREWALL, name)]
-        for name in [] if work.rule else found:
+        if rule and held.get("address") in (None, rule.get("IPAddress")):
+            found = []
+        for name in found:
             await self._parts.delete(work.place, FIREWALL, name)
         await self._parts.delete(work.place, ADDRESS, work.names.balancer)
-        if found and not work.rule:
+        if found:
             raise RetryAfter("the address that was held is given up", 0.0)
 
 
