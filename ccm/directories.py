@@ -93,10 +93,13 @@ def _check_owner(place: Path, info: os.stat_result) -> None:
     # The owner of the root directory owns the machine: in a user namespace that is not always 0.
     if info.st_uid not in (0, os.geteuid(), os.stat("/").st_uid):
         raise PermissionError(EPERM, f"{place} belongs to user {info.st_uid}")
-    is_open = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_IWOTH
+    writers = stat.S_IWOTH
+    if info.st_gid not in (0, os.getegid(), *os.getgroups()):
+        writers |= stat.S_IWGRP
+    is_open = stat.S_ISDIR(info.st_mode) and info.st_mode & writers
     # A volume of a Pod is open to all users, of which there is one.
     if is_open and not info.st_mode & stat.S_ISVTX and not place.is_mount():
-        raise PermissionError(EPERM, f"every user can exchange what is in {place}")
+        raise PermissionError(EPERM, f"other users can exchange what is in {place}")
 
 
 def default_runtime_dir() -> str:

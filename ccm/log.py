@@ -3,6 +3,7 @@
 What they show is bounded, and secrets are redacted, however they came to be there.
 """
 
+import asyncio
 import logging
 import os
 import select
@@ -32,6 +33,7 @@ _UNCLEAR = frozenset(' "\n=')  # what makes the end of a value unclear
 VALUE_LIMIT = 4000  # characters of a message or of a text in a field
 NOTHING: tuple[object, ...] = ("", None, [], (), {}, frozenset())  # no field of a text
 IGNORED_INTERVAL = 60.0  # seconds between two records of exceptions that no code can catch
+KINDS_OF_ERRORS = 100  # of the loop, that are distinguished
 TRACE_LINES = 40  # at the beginning and at the end of a traceback
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -208,6 +210,24 @@ def report_ignored_exceptions() -> None:
             log.warning("exception ignored", extra=fields)
 
     sys.unraisablehook = report
+
+
+def report_loop_errors(loop: asyncio.AbstractEventLoop) -> None:
+    """Log what no code catches of each kind once in a while; asyncio logs each, with a traceback.
+
+    Any client of the HTTPS port causes one, by a URL that no parser takes.
+    """
+    silent_until: dict[str, float] = {}  # by message
+
+    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        message, now = str(context.get("message")), time.monotonic()
+        if now >= silent_until.get(message, 0.0):
+            if len(silent_until) > KINDS_OF_ERRORS:
+                silent_until.clear()
+            silent_until[message] = now + IGNORED_INTERVAL
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(report)
 
 
 def set_verbosity(verbosity: int) -> None:

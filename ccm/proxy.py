@@ -17,6 +17,7 @@ from typing import cast
 from urllib.parse import unquote, urlsplit
 
 from ccm.errors import ConfigurationFault
+from ccm.redaction import register_secrets
 
 PORTS = {"http": 80, "https": 443}
 VARIABLES = {"http": ("HTTP_PROXY", "http_proxy"), "https": ("HTTPS_PROXY", "https_proxy")}
@@ -65,6 +66,7 @@ def read_proxy(url: str) -> Proxy:
     if parts.username is not None:
         known = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = f"Basic {b64encode(known.encode()).decode()}"
+        register_secrets(authorization.partition(" ")[2], unquote(parts.password or ""))
     return Proxy(parts.scheme, host, port or PORTS[parts.scheme], authorization)
 
 
@@ -95,9 +97,12 @@ def check_environment(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def is_excluded(host: str, port: int, environ: Mapping[str, str]) -> bool:
-    """Whether a host is reached without a proxy: this machine, and what NO_PROXY names."""
+    """Whether a host is reached without a proxy: this machine, and what NO_PROXY names.
+
+    So are link-local addresses: no proxy has the metadata of this machine.
+    """
     address = _address(host)
-    if host == "localhost" or (address and address.is_loopback):
+    if host == "localhost" or (address and (address.is_loopback or address.is_link_local)):
         return True
     named = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
     entries = [entry.strip().lower() for entry in named.split(",")]

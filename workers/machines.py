@@ -15,7 +15,7 @@ from ccm.cloud.interface import MarksMachines
 from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
 from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError, NotLeading
-from ccm.model.cloud import Instance, Unknown
+from ccm.model.cloud import Answer, Instance, Unknown
 from ccm.model.objects import Node
 from workers.controller import ControllerContext
 from workers.store import MachineHolders
@@ -56,10 +56,13 @@ class NodeMachines:
         self._waiting = set[str]()  # names of Nodes that were not asked about
         self._put_off = set[str]()  # those of them that change too often: asked after `RECHECK`
         self._contested = set[str]()
+        self._unsettled = set[str]()  # names of contested Nodes that were not asked about
         self._mark_asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
         self._asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
         self._error: CloudError | None = None
+        self._has_settled = False
+        self._is_doubted = True  # while no answer was given twice, or named a machine of ours
         self._recheck_at = 0.0  # of those left out or not found
 
     def update(self, name: str, node: Node | None) -> set[str]:
@@ -79,6 +82,7 @@ class NodeMachines:
         if self._holders.is_contested(name):
             self._contested.add(name)  # asked about after `RECHECK` at the latest
             if not self._asks.take(name, time.monotonic()):
+                self._unsettled.add(name)
                 self._wake.set()
         return others
 
@@ -105,14 +109,18 @@ class NodeMachines:
     async def known(self) -> None:
         """Return once the cloud was asked about every Node that is there now.
 
-        Who comes meanwhile is not waited for. Raises `CloudError` while it fails.
+        Who comes meanwhile is not waited for. Raises `CloudError` while it fails; of contested
+        machines only until it has succeeded once, as nothing is known of them before.
         """
         asked = {name: self._identities[name] for name in self._waiting}
-        while any(
+        contested = set(self._unsettled)
+        while contested & self._unsettled or any(
             self._identities.get(name) == asked[name] for name in asked.keys() & self._waiting
         ):
+            if self._error and self._has_settled and not asked.keys() & self._waiting:
+                return
             if self._error:
-                raise CloudError(f"which machines are the cluster's is not known: {self._error}")
+                raise CloudError(f"whose the machines are is not known: {self._error}")
             await self._asked.wait()
 
     async def run(self) -> None:
@@ -130,7 +138,7 @@ class NodeMachines:
             try:
                 self._on_verdict(await self._check_marks())
                 self._on_verdict(await self._settle())
-                self._error = None
+                self._error, self._has_settled = None, True
             except NotLeading:
                 self._wake.set()
             except CloudError as error:
@@ -153,6 +161,12 @@ class NodeMachines:
             return set()
         asked = {node.name: node.cloud_identity for node in nodes}
         found: Mapping[str, str] = await call(Priority.NODE_INIT, self._marked.foreign, nodes)
+        is_doubtful = self._is_doubted and all(found.get(name) for name in asked)
+        self._is_doubted = False
+        if is_doubtful:  # one answer without marks would empty all load balancers
+            raise CloudError(
+                "no machine of a Node has the cluster's marks; the cloud is asked again"
+            )
         news = set[str]()
         for name, identity in asked.items():
             if self._identities.get(name) != identity:
@@ -173,13 +187,14 @@ class NodeMachines:
         """Ask about machines that several Nodes name."""
         contested, self._contested = self._contested, set()
         nodes = [item for item in self._nodes(contested) if self._holders.is_contested(item.name)]
-        if not nodes or not self._instances:
-            return set()
+        answers: Mapping[str, Answer] = {}
         try:
-            answers = await call(Priority.NODE_INIT, self._instances.describe, nodes)
+            if nodes and self._instances:
+                answers = await call(Priority.NODE_INIT, self._instances.describe, nodes)
         except (CloudError, NotLeading):
             self._contested |= contested
             raise
+        self._unsettled &= self._contested  # those that changed meanwhile
         news = set[str]()
         for node in nodes:
             if isinstance(answer := answers.get(node.name), Instance):

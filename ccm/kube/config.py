@@ -109,7 +109,7 @@ def _default_file() -> Path:
 
 async def _load_file(path: Path, reread_interval: float) -> RestConfig:
     try:
-        content = path.read_bytes()
+        content = read_bounded(path)
     except OSError as error:
         raise ConfigurationFault(
             "--kubeconfig",
@@ -160,8 +160,12 @@ def _read_plain(
         for name, value in {**cluster, **user}.items()
         if name in ("certificate-authority", "tokenFile", "client-certificate", "client-key")
     }
-    if not all(map(Path.is_file, files.values())):
-        return None
+    for name, file in files.items():
+        if not file.is_file():
+            if file.exists():  # the package would wait for what comes out of a pipe
+                problem = f"{name} in {path} is not a regular file: {file}"
+                raise ConfigurationFault("--kubeconfig", problem, "give the path of a file")
+            return None
     inline = cluster.get("certificate-authority-data", "")
     try:
         server = Server(

@@ -16,6 +16,7 @@ from kubernetes.aio.config import kube_config, load_kube_config
 from kubernetes.aio.config.exec_provider import ExecProvider
 
 from ccm import limited_process
+from ccm.directories import check_private, default_runtime_dir
 from ccm.errors import ConfigurationFault, NoCredentials
 from ccm.kube.client import RestConfig
 from ccm.tls import Server
@@ -49,7 +50,9 @@ async def load_file(path: Path, reread_interval: float, has_plugin: bool) -> Res
     configuration = Configuration()
     kube_config.ExecProvider = LimitedPlugin
     try:
-        loader = await load_kube_config(str(path), client_configuration=configuration)
+        loader = await load_kube_config(
+            str(path), client_configuration=configuration, temp_file_path=_directory()
+        )
     except Exception as error:  # the loader lets out yaml's, ssl's and its own errors
         detail = " ".join(str(error).split())
         raise ConfigurationFault(
@@ -65,6 +68,16 @@ async def load_file(path: Path, reread_interval: float, has_plugin: bool) -> Res
         )
     configuration.refresh_api_key_hook = _renewal(loader.load_and_set, reread_interval)
     return RestConfig(_server(configuration), partial(_bearer, configuration))
+
+
+def _directory() -> str | None:
+    """Where inline certificates are written, which each worker reads: in /tmp no file grows old."""
+    directory = Path(default_runtime_dir())
+    try:
+        check_private(directory)
+    except OSError:  # of a command, beside which no supervisor runs
+        return None
+    return str(directory)
 
 
 def _server(configuration: Configuration) -> Server:

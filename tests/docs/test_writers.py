@@ -17,8 +17,9 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
         ("attacks-nodes", 1),
         ("attacks-services", 2),
         ("attacks-turns", 2),
-        ("attacks-clouds", 2),
         ("attacks-gce", 2),
+        ("attacks-answers", 1),
+        ("attacks-clouds", 1),
         ("attacks-port", 2),
     ],
 )

@@ -16,7 +16,9 @@ class FakeKube:
     async def get(self, path: str) -> Json:
         assert path == PATH
         if self.status >= 300:
-            raise KubernetesError(self.status, "Forbidden", "no", None)
+            raise KubernetesError(
+                self.status, "" if self.status == 404 else "Forbidden", "no", None
+            )
         return {"metadata": {"name": "kube-system", "uid": "u-1"}}
 
 
@@ -33,7 +35,9 @@ async def test_without_the_right_to_read_it_one_warning_is_written(
     assert [record.message for record in caplog.records] == ["the cluster's UID cannot be read"]
 
 
-async def test_what_fails_for_a_moment_is_not_taken_for_a_missing_right() -> None:
-    kube: Any = FakeKube(503)
+@pytest.mark.parametrize("status", [503, 404])
+async def test_what_fails_for_a_moment_is_not_taken_for_a_missing_right(status: int) -> None:
+    """A proxy may answer with 404 as well."""
+    kube: Any = FakeKube(status)
     with pytest.raises(KubernetesError):
         await read_cluster_uid(kube)

@@ -51,12 +51,19 @@ def open_to_everybody(base: Path) -> Path:
     return base / "open" / "run"
 
 
+def open_to_a_group(base: Path) -> Path:
+    os.chown(open_to_everybody(base).parent, -1, THEIRS)
+    (base / "open").chmod(0o770)
+    return base / "open" / "run"
+
+
 UNTRUSTED = [
     pytest.param(foreign_parent, "theirs belongs to user 12345", marks=ROOT),
     pytest.param(link_of_theirs, "link belongs to user 12345", marks=ROOT),
     pytest.param(our_link_into_theirs, "theirs belongs to user 12345", marks=ROOT),
     pytest.param(our_link_to_theirs, "link belongs to user 12345", marks=ROOT),
-    pytest.param(open_to_everybody, "every user can exchange what is in", marks=()),
+    pytest.param(open_to_everybody, "other users can exchange what is in", marks=()),
+    pytest.param(open_to_a_group, "other users can exchange what is in", marks=ROOT),
 ]
 
 

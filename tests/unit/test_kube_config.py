@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ccm import limited_process
+from ccm.directories import make_private
 from ccm.errors import ConfigurationFault, NoCredentials
 from ccm.kube.config import load
 from ccm.model.objects import Json
@@ -123,6 +124,34 @@ async def test_a_clients_inline_certificate_is_left_to_the_package(tmp_path: Pat
     user = {"client-certificate-data": INLINE, "client-key-data": INLINE}
     access = await load(written(tmp_path, {}, user))
     assert Path(access.server.cert_file).read_bytes() == b"a certificate"
+
+
+async def test_inline_certificates_are_kept_where_no_one_tidies_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In /tmp they go after ten days, and no worker starts any more."""
+    make_private(run := tmp_path / "run")
+    monkeypatch.setenv("CCM_RUNTIME_DIR", str(run))
+    inline = base64.b64encode(b"another certificate").decode()
+    user = {"client-certificate-data": inline, "client-key-data": inline}
+    access = await load(written(tmp_path, {}, user))
+    assert Path(access.server.cert_file).parent == run
+
+
+@pytest.mark.parametrize("place", ["kubeconfig", "tokenFile"])
+async def test_a_pipe_keeps_no_one_waiting(tmp_path: Path, place: str) -> None:
+    """Whose loop waits renews no Lease, and answers no probe."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    kubeconfig = written(tmp_path, {}, {"tokenFile": str(pipe)})
+    with pytest.raises(ConfigurationFault, match="not a regular file"):
+        await load(str(pipe) if place == "kubeconfig" else kubeconfig)
+
+
+@pytest.mark.parametrize("odd", ['"\\UFFFFFFFF"', '"\\uD800"'])
+async def test_an_escape_that_is_no_character_is_a_fault(tmp_path: Path, odd: str) -> None:
+    (file := tmp_path / "kubeconfig").write_text(f"current-context: {odd}")
+    with pytest.raises(ConfigurationFault, match="is not usable"):
+        await load(str(file))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from ccm.errors import ConfigurationFault
 from ccm.proxy import check_environment, proxy_for, read_proxy
+from ccm.redaction import without_secrets
 
 PROXIES = {"HTTPS_PROXY": "http://secure:3128", "HTTP_PROXY": "http://plain:3128"}
 SECURE, PLAIN = PROXIES.values()
@@ -61,6 +62,12 @@ def test_the_environment_names_the_proxy(url: str, excluded: str, proxy: str) ->
     assert (found.address if found else "") == proxy
 
 
+@pytest.mark.parametrize("url", ["http://169.254.169.254", "http://[fe80::1]"])
+def test_the_metadata_of_this_machine_comes_through_no_proxy(url: str) -> None:
+    """Go's programs say so by themselves: a proxy has its own metadata, or makes some up."""
+    assert proxy_for(url, PROXIES) is None
+
+
 def test_names_in_small_letters_are_read_where_capitals_say_nothing() -> None:
     url, small = "https://cloud.test", {"https_proxy": "small:1", "no_proxy": "cloud.test"}
     assert proxy_for(url, small) is None
@@ -86,6 +93,13 @@ def test_a_proxy_is_read_from_its_url(url: str, address: str, authorization: str
     proxy = read_proxy(url)
     assert (proxy.address, proxy.authorization) == (address, authorization)
     assert "dXM6" not in repr(proxy)
+
+
+def test_a_proxys_password_is_shown_by_no_one() -> None:
+    """The proxy itself may repeat it, as a part of its refusal."""
+    read_proxy("http://us:hid%40den@proxy")
+    encoded = "dXM6aGlkQGRlbg=="
+    assert without_secrets(f"407 {encoded}, hid@den") == "407 [redacted], [redacted]"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,10 @@ class Droplet:
             *(NodeAddress(kind, item) for kind, item in kinds),
         )
 
+    @property
+    def has_ipv6(self) -> bool:
+        return any(ip_address(item).version == 6 for item in self.public)
+
     def __str__(self) -> str:
         return str(self.id)
 

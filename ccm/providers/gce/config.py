@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 API_URL = "https://compute.googleapis.com"
 API_PATH = "/compute/v1"
-METADATA_HOST = "metadata.google.internal"
+METADATA_HOST = "169.254.169.254"  # no name: anyone who answers DNS could have it
 NETWORK_METADATA = "instance/network-interfaces/0/network"
 LIBRARY = "nil"
 """The `token-url` of upstream's files that stands for the credentials of Google's libraries."""

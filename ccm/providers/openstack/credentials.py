@@ -9,7 +9,7 @@ from typing import Any
 from ccm.cloud.config_file import one_of, yaml_boolean
 from ccm.cloud.sections import fault_in, setting
 from ccm.cloud.yaml_file import YamlReader
-from ccm.directories import read_bounded
+from ccm.directories import check_trusted, read_bounded
 from ccm.errors import ConfigurationFaults
 from ccm.model.objects import mapping, text
 from ccm.redaction import register_hidden
@@ -102,11 +102,14 @@ def _by_id_or_name(id: str, name: str) -> dict[str, str]:  # noqa: A002 - Keysto
 
 def with_clouds(known: GlobalSection, path: str) -> GlobalSection:
     """What `known` leaves empty is taken from its cloud in clouds.yaml."""
-    file = find_clouds_file(known)
+    named = known.clouds_file or os.environ.get("OS_CLIENT_CONFIG_FILE", "")
+    file = _clouds_file(named)
     if file is None:
-        where = known.clouds_file or ", ".join(CLOUDS_DIRECTORIES)
+        where = named or ", ".join(CLOUDS_DIRECTORIES)
         fault = fault_in(path, "[Global] use-clouds", f"no clouds.yaml in {where}", "make one")
         raise ConfigurationFaults([fault])
+    if not named:
+        _check_found(file, path)
     clouds, secrets = (_clouds_in(item) for item in (file, file.with_name(SECURE_FILE)))
     name = known.cloud or os.environ.get("OS_CLOUD", "") or (next(iter(clouds), ""))
     if name not in clouds or (len(clouds) > 1 and not (known.cloud or os.environ.get("OS_CLOUD"))):
@@ -128,12 +131,22 @@ def merge_cloud(known: GlobalSection, cloud: Mapping[str, Any]) -> GlobalSection
     return replace(known, **{name: value for name, value in found.items() if name in empty})
 
 
-def find_clouds_file(known: GlobalSection) -> Path | None:
-    """The configured file, else that of the environment, else the first where one may be."""
-    named = known.clouds_file or os.environ.get("OS_CLIENT_CONFIG_FILE", "")
+def _clouds_file(named: str) -> Path | None:
+    """The file that is named, else the first where one may be."""
     places = [named] if named else [f"{where}/clouds.yaml" for where in CLOUDS_DIRECTORIES]
     files = (Path(os.path.expanduser(place)) for place in places)  # also of users without a home
     return next((file for file in files if file.is_file()), None)
+
+
+def _check_found(file: Path, path: str) -> None:
+    """A file that is found, as in the working directory, decides which cloud is ours."""
+    try:
+        check_trusted(file)
+    except OSError as error:
+        problem = f"{file.absolute()} is not used: {error.strerror}"
+        remedy = "name the file that is meant with clouds-file"
+        fault = fault_in(path, "[Global] use-clouds", problem, remedy)
+        raise ConfigurationFaults([fault]) from None
 
 
 def _is(cloud: Mapping[str, Any], key: str, *, default: bool = False) -> bool:

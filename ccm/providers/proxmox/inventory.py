@@ -108,12 +108,17 @@ class Inventory:
         return self._kept(machine)
 
     async def identity(self, machine: ListedMachine) -> Identity:
-        """What its configuration says, read once; raises `NotFound` when it has just moved."""
-        kept = self._kept(machine)
-        if kept is None:
-            kept = read_identity(await self.api.get("GetConfig", f"{machine.path}/config"))
-        self._cached[machine.vmid] = machine, kept
-        return kept
+        """What its configuration says; raises `NotFound` when it has just moved.
+
+        One without a UUID is read again each time: it may be an answer that lacks something.
+        """
+        found = self._kept(machine)
+        if found is None:
+            config = await self.api.get("GetConfig", f"{machine.path}/config")
+            found = read_identity(config, machine.name)
+        if found.uuid:
+            self._cached[machine.vmid] = machine, found
+        return found
 
     def _kept(self, machine: ListedMachine) -> Identity | None:
         """A VMID may be given to another machine, which then starts again."""
@@ -233,10 +238,12 @@ def read_machine(raw: Mapping[str, object]) -> ListedMachine | None:
     )
 
 
-def read_identity(config: object) -> Identity:
-    """What `smbios1` and the NICs in a machine's configuration say."""
+def read_identity(config: object, name: str) -> Identity:
+    """What `smbios1` and the NICs in the configuration of the machine with this name say."""
     if not isinstance(config, dict):
         raise CloudError("GetConfig: the answer is not a configuration")
+    if (found := text(config.get("name"))) not in ("", name):
+        raise CloudError(f"GetConfig: the answer is about machine {found!r}, not {name!r}")
     pairs = (item.partition("=") for item in text(config.get("smbios1")).split(","))
     smbios = {key: value for key, _, value in pairs}
     is_encoded = smbios.get("base64") == "1"

@@ -169,6 +169,7 @@ class VCenterApi(JsonApi):
             made = await self._call(cookie, content.viewManager, "CreateContainerView", *everything)
         except CloudError:
             await self._log_out(cookie)
+            self._content = None  # what it has may be no managers
             raise
         return Session(cookie, user.key, made[0])
 

@@ -146,7 +146,8 @@ class AccessMiddleware:
         if self._authorizer.is_always_allowed(path):
             return None
         try:
-            user = await self._authenticator.authenticate(request)
+            is_known = request.transport in self._permitted
+            user = await self._authenticator.authenticate(request, is_known)
             decision = await self._authorizer.authorize(user, verb, path, is_served)
         except Unauthenticated:
             return _status(401, "Unauthorized", "Unauthorized")

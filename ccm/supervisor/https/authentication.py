@@ -29,6 +29,8 @@ AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated
 INVALID_TOKENS, INVALID_WINDOW = 20, 10.0  # so many of one address in so many seconds
 
 Headers = CIMultiDictProxy[str]
+Sender = tuple[str, bool]
+"""The address of a connection, and whether it had a permitted request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +65,18 @@ class Authenticator:
         self._tokens: ReviewCache[UserInfo | None] = ReviewCache(lambda _: ttl)
         self._invalid = ReviewBudget(INVALID_TOKENS, INVALID_WINDOW)
 
-    async def authenticate(self, request: web.BaseRequest) -> UserInfo:
+    async def authenticate(self, request: web.BaseRequest, is_known: bool) -> UserInfo:
         """Raises `Unauthenticated`, `ReviewFailed` when a token cannot be reviewed, or
 
-        `TooManyReviews` for a new token of an address that sent too many invalid ones.
+        `TooManyReviews` for a new token of an address that sent too many invalid ones. A connection
+        `is_known` when it had a permitted request: those of an address are counted apart.
         """
         certificate = _client_certificate(request)
         if certificate and (user := self._by_certificate(certificate, request.headers)):
             return _authenticated(user)
         token = _bearer_token(request.headers)
-        if token and (user := await self._by_token(token, network_of(request.remote or ""))):
+        sender = network_of(request.remote or ""), is_known
+        if token and (user := await self._by_token(token, sender)):
             return _authenticated(user)
         if certificate or token:
             raise Unauthenticated
@@ -93,13 +97,13 @@ class Authenticator:
             return UserInfo(names[-1], groups=_values(certificate, NameOID.ORGANIZATION_NAME))
         return None
 
-    async def _by_token(self, token: str, address: str) -> UserInfo | None:
+    async def _by_token(self, token: str, sender: Sender) -> UserInfo | None:
         # The token itself is a secret, which is not kept.
         key = sha256(token.encode()).digest()
-        return await self._tokens.get(key, lambda: self._review(token, key, address))
+        return await self._tokens.get(key, lambda: self._review(token, key, sender))
 
-    async def _review(self, token: str, key: bytes, address: str) -> UserInfo | None:
-        self._invalid.spend(address, key)
+    async def _review(self, token: str, key: bytes, sender: Sender) -> UserInfo | None:
+        self._invalid.spend(sender, key)
         user, result = None, "failed"
         try:
             status = await self._reviewer.create("TokenReview", {"token": token})
@@ -108,7 +112,7 @@ class Authenticator:
             result = "yes" if user else "no"
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "token", result)
-            self._invalid.on_result(address, key, {"yes": True, "no": False}.get(result))
+            self._invalid.on_result(sender, key, {"yes": True, "no": False}.get(result))
         return user
 
 

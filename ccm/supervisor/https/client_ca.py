@@ -3,7 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from ccm.directories import read_bounded
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping, text
@@ -53,6 +55,17 @@ class ClientCAs:
         """All CAs together."""
         each = dict.fromkeys((*self.clients, *self.proxies))
         return "".join(ca.public_bytes(Encoding.PEM).decode() for ca in each)
+
+
+@contextmanager
+def value_errors() -> Iterator[None]:
+    """Raise ValueError for whatever is wrong in a certificate: the library has several errors."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 class ClientCAProvider:
@@ -143,7 +156,12 @@ def _paths(settings: Settings) -> dict[str, str]:
 
 
 async def _read(path: str) -> CertificateAuthorities:
-    return tuple(x509.load_pem_x509_certificates(await asyncio.to_thread(Path(path).read_bytes)))
+    return _certificates(await asyncio.to_thread(read_bounded, Path(path)))
+
+
+def _certificates(pem: bytes) -> CertificateAuthorities:
+    with value_errors():
+        return tuple(x509.load_pem_x509_certificates(pem))
 
 
 def _names_in_settings(settings: Settings) -> RequestHeaderNames:
@@ -172,7 +190,7 @@ def _parse(config_map: Json) -> ClientCAs:
 
 def _cas(data: Mapping[str, Any], key: str) -> CertificateAuthorities:
     pem = text(data.get(key))
-    return tuple(x509.load_pem_x509_certificates(pem.encode())) if pem else ()
+    return _certificates(pem.encode()) if pem else ()
 
 
 def _list(data: Mapping[str, Any], key: str) -> tuple[str, ...]:

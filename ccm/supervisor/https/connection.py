@@ -14,11 +14,14 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from ccm.background import call_later
+
 MAX_READ = 4 << 10  # bytes of a client in one turn of the loop
 MAX_OVERHEAD = 24 << 10
 """Bytes of a handshake, and then of what is no data; a record of 16 KiB is none until it ends."""
 MAX_UNHANDLED = 64 << 10  # bytes of requests that a client may send before they are handled
 MAX_UNSENT = 64 << 10  # bytes of answers that wait for a client before its next request does
+MAX_WAIT = 30.0  # seconds that these wait for a client that reads none
 
 
 class BoundedClient(asyncio.Protocol):
@@ -33,6 +36,7 @@ class BoundedClient(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.overhead = 0  # bytes that came, without data and as much again for its records
         self._unhandled = 0
+        self._end: asyncio.TimerHandle | None = None
 
     def on_request(self, request: web.BaseRequest) -> None:
         """This one is handled now."""
@@ -60,12 +64,20 @@ class BoundedClient(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.transport = None
         self._http.connection_lost(error)
+        self._reads_again()
 
     def pause_writing(self) -> None:
+        assert self.transport
+        self._end = call_later(MAX_WAIT, self.transport.abort)
         self._http.pause_writing()
 
     def resume_writing(self) -> None:
+        self._reads_again()
         self._http.resume_writing()
+
+    def _reads_again(self) -> None:
+        if self._end:
+            self._end.cancel()
 
 
 class BoundedTls(SSLProtocol):

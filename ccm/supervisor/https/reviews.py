@@ -42,10 +42,10 @@ class ReviewBudget:
 
     def __init__(self, most: int, window: float) -> None:
         self._most, self._window = most, window
-        self._spent: OrderedDict[str, tuple[int, float]] = OrderedDict()  # and until when
+        self._spent: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()  # and until when
         self._good: OrderedDict[Hashable, None] = OrderedDict()
 
-    def spend(self, who: str, what: Hashable) -> None:
+    def spend(self, who: Hashable, what: Hashable) -> None:
         """Count a review; raises `TooManyReviews` when all of this window's are spent.
 
         Of too many senders those are forgotten that came first.
@@ -62,7 +62,7 @@ class ReviewBudget:
         if len(self._spent) > MAX_SENDERS:
             self._spent.popitem(last=False)
 
-    def on_result(self, who: str, what: Hashable, is_good: bool | None) -> None:
+    def on_result(self, who: Hashable, what: Hashable, is_good: bool | None) -> None:
         """What came of it: only what is good costs nothing; None for a failed review."""
         if is_good is False:
             self._good.pop(what, None)

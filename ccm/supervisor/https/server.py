@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -21,6 +22,7 @@ from ccm.decide.budget import Allowances
 from ccm.errors import ConfigurationFault, NoCredentials, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube, RestConfig
+from ccm.log import report_loop_errors
 from ccm.settings import Settings
 from ccm.supervisor.https.access import AccessMiddleware, Authorizer, Handler
 from ccm.supervisor.https.authentication import Authenticator
@@ -38,6 +40,7 @@ log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 200  # with TLS, at the same time; watches and workers need descriptors, too
 MAX_HANDSHAKES = 100  # at the same time, beside those
+ACCEPTED_AT_ONCE = 64  # connections, in one turn of the loop, which may be a long one
 HANDSHAKES, HANDSHAKE_PAUSE = 50, 0.05
 """So many of one address at once, then one in so many seconds: each takes milliseconds of the loop
 that renews the Lease."""
@@ -101,6 +104,7 @@ class HttpsServer:
     async def start(self, listening: socket.socket) -> None:
         """Serve on this socket and close it in the end; raises `ConfigurationFault` for a file."""
         self._cleanup.callback(listening.close)
+        report_loop_errors(asyncio.get_running_loop())
         try:
             await self._start(listening)
         except BaseException:
@@ -141,6 +145,7 @@ class HttpsServer:
         await runner.setup()
         server = runner.server
         assert server
+        server.request_handler = _in_turns(server.request_handler)
         listener = TlsListener(
             listening,
             tls.context,
@@ -167,15 +172,8 @@ class HttpsServer:
         return AccessMiddleware(authenticator, authorizer, self.counters, self._permitted)
 
     def _app(self, access: AccessMiddleware) -> web.Application:
-        turn = asyncio.Lock()
-
         @web.middleware
         async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-            async with turn:  # of the loop: of many that wait, a Lease would wait for them all
-                await asyncio.sleep(0)
-            client = request.transport.get_protocol() if request.transport else None
-            if isinstance(client, BoundedClient):
-                client.on_request(request)
             return await access.handle(request, handler)
 
         app = web.Application(middlewares=[middleware])
@@ -188,6 +186,26 @@ class HttpsServer:
         kube = Kube(access, f"ccm-supervisor/{purpose}", MAX_REVIEWS_IN_FLIGHT)
         self._cleanup.push_async_callback(kube.close)
         return kube
+
+
+def _in_turns(
+    handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+    """One request in a turn of the loop: of many that wait, a Lease would wait for them all.
+
+    A middleware would not see what aiohttp answers by itself, such as an `Expect`.
+    """
+    turn = asyncio.Lock()
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        async with turn:
+            await asyncio.sleep(0)
+        client = request.transport.get_protocol() if request.transport else None
+        if isinstance(client, BoundedClient):
+            client.on_request(request)
+        return await handle(request)
+
+    return handler
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
@@ -252,13 +270,14 @@ class TlsListener:
         self._socket, self._context, self._protocol = listening, context, protocol
         self._handshake_timeout, self._known = handshake_timeout, known
         self._handshakes: dict[asyncio.Task[None], str] = {}  # the client's address; oldest first
+        self._accepted: dict[asyncio.Task[None], socket.socket] = {}  # before its handshake begins
         self._open: dict[BoundedTls, str] = {}  # until the socket is closed, which a client delays
         self._allowances = Allowances[str](HANDSHAKES, HANDSHAKE_PAUSE, MOST_ADDRESSES)
 
     async def run(self) -> None:
         """Accept for ever."""
         loop = asyncio.get_running_loop()
-        while True:
+        for number in count(1):
             try:
                 connection, _ = await loop.sock_accept(self._socket)
             except OSError as error:
@@ -270,8 +289,9 @@ class TlsListener:
                 oldest.cancel()
             address = _client_address(connection)
             task = start_task(self._handshake(connection, address), self._forget_handshake)
-            self._handshakes[task] = address
-            await asyncio.sleep(0)  # it begins, and other tasks run while many connect
+            self._handshakes[task], self._accepted[task] = address, connection
+            if number % ACCEPTED_AT_ONCE == 0:
+                await asyncio.sleep(0)  # other tasks run while many connect
 
     def close(self) -> None:
         """Accept no more; open connections are left to the HTTP server."""
@@ -286,11 +306,15 @@ class TlsListener:
 
     def _forget_handshake(self, task: "asyncio.Task[None]") -> None:
         self._handshakes.pop(task, None)
+        if connection := self._accepted.pop(task, None):  # it was cancelled before
+            connection.close()
 
     def _forget(self, tls: BoundedTls) -> None:
         self._open.pop(tls, None)
 
     async def _handshake(self, connection: socket.socket, address: str) -> None:
+        if task := asyncio.current_task():
+            del self._accepted[task]
         try:
             async with asyncio.timeout(self._handshake_timeout):
                 if not await _begins_tls(connection):

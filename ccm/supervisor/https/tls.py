@@ -20,9 +20,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from ccm.directories import check_trusted
+from ccm.directories import check_trusted, read_bounded
 from ccm.errors import ConfigurationFault
 from ccm.settings import Settings
+from ccm.supervisor.https.client_ca import value_errors
 from ccm.supervisor.https.timings import HttpsTimings
 
 log = logging.getLogger(__name__)
@@ -86,15 +87,17 @@ class KeyPair:
 
     def leaf(self) -> x509.Certificate:
         """The certificate without its chain; raises ValueError when it is invalid."""
-        return x509.load_pem_x509_certificate(self.certificate)
+        with value_errors():
+            return x509.load_pem_x509_certificate(self.certificate)
 
     def names(self) -> tuple[str, ...]:
-        """The DNS names that it is for."""
-        try:
-            names = self.leaf().extensions.get_extension_for_class(x509.SubjectAlternativeName)
-        except x509.ExtensionNotFound:
-            return ()
-        return tuple(names.value.get_values_for_type(x509.DNSName))
+        """The DNS names that it is for; raises ValueError as `leaf` does."""
+        with value_errors():
+            try:
+                names = self.leaf().extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            except x509.ExtensionNotFound:
+                return ()
+            return tuple(names.value.get_values_for_type(x509.DNSName))
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """Raises OSError when certificate and key do not fit."""
@@ -116,8 +119,10 @@ class KeyPairFiles:
     key: Path
 
     def read(self) -> KeyPair:
-        """What the files hold now."""
-        return KeyPair(self.certificate.read_bytes(), self.key.read_bytes())
+        """What the files hold now; raises OSError, and ValueError for an invalid certificate."""
+        pair = KeyPair(read_bounded(self.certificate), read_bounded(self.key))
+        pair.names()
+        return pair
 
     def create(self) -> None:
         """Make a key pair unless there is one; half of one raises ValueError."""
@@ -129,13 +134,18 @@ class KeyPairFiles:
             )
         pair = self_signed()
         self.certificate.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for path, content, mode in (
-            (self.key, pair.key, 0o600),
-            (self.certificate, pair.certificate, 0o644),
-        ):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            with open(os.open(path, flags, mode), "wb") as file:
-                file.write(content)
+        try:
+            for path, content, mode in (
+                (self.key, pair.key, 0o600),
+                (self.certificate, pair.certificate, 0o644),
+            ):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                with open(os.open(path, flags, mode), "wb") as file:
+                    file.write(content)
+        except OSError:  # half of it would be a fault for ever
+            self.key.unlink(missing_ok=True)
+            self.certificate.unlink(missing_ok=True)
+            raise
 
 
 def pair_in(cert_dir: str) -> KeyPairFiles:

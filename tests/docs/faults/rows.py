@@ -17,6 +17,7 @@ GROUPS = {
     "nodes": "A Node is not initialized, or a Node or a volume lacks its labels",
     "deletions": "Nodes without a machine stay, or running machines are reported as missing",
     "load-balancers": "A Service has no load balancer, or it lacks an address, a node or a port",
+    "backends": "A load balancer loses Nodes, or leads to machines that are not the cluster's",
     "services": "A Service is refused, or gets less than it asks for",
     "tenants": "A Service wants what is another's, or keeps others waiting",
     "leftovers": "Ports stay open, or something stays behind in the cloud",

@@ -173,3 +173,11 @@ def pipeline(
             except (TimeoutError, OSError):
                 break
     return sent
+
+
+def send_until_stuck(server: ServerAddress) -> None:
+    """Send requests and read no answer; raises `TimeoutError` when the server leaves it at that."""
+    with trusting_anybody().wrap_socket(connected(server)) as rude:
+        rude.settimeout(timeout())
+        while True:
+            rude.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 1000)

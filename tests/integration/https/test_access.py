@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
+import aiohttp
 import pytest
 
 from ccm.model.objects import Json
@@ -100,6 +101,30 @@ async def test_made_up_tokens_keep_no_valid_one_of_their_address_out(
         reviews.tokens.clear()
         assert (await server.get("/page", token="good")).status == 401
         assert (await server.get("/page", token="good")).status == 429
+
+
+async def test_made_up_tokens_keep_no_new_one_of_a_known_connection_out(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scraper's token is another one each hour, and its node's Pods have its address."""
+    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
+    for token in ("good", "next"):
+        reviews.add_token(token, "alice", "dev")
+    reviews.allow("dev", "/page")
+    connector = aiohttp.TCPConnector(ssl=trusting_anybody())
+    async with serving(reviews) as server, aiohttp.ClientSession(connector=connector) as scraper:
+
+        async def scrape(token: str) -> int:
+            url = f"https://127.0.0.1:{server.port}/page"
+            async with scraper.get(url, headers={"Authorization": f"Bearer {token}"}) as answer:
+                await answer.read()
+                return answer.status
+
+        assert await scrape("good") == 200
+        for number in range(30):
+            made_up = (await server.get("/page", token=f"made-up-{number}")).status
+        assert made_up == 429
+        assert await scrape("next") == 200
 
 
 async def test_what_no_one_is_permitted_keeps_no_permitted_request_out(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import ssl
 import zlib
 from collections.abc import Callable
@@ -374,7 +375,10 @@ async def test_a_connection_that_its_client_does_not_let_close_counts_as_open(
             assert site_connections(server) <= 5
 
 
-async def test_one_request_is_answered_in_a_turn_of_the_loop(reviews: ReviewApi) -> None:
+@pytest.mark.parametrize("expect", [b"", b"Expect: a\r\n"])
+async def test_one_request_is_answered_in_a_turn_of_the_loop(
+    reviews: ReviewApi, expect: bytes
+) -> None:
     """Of many that wait on many connections a renewal of the Lease would wait for all."""
     now, turns = 0, list[int]()
 
@@ -388,16 +392,71 @@ async def test_one_request_is_answered_in_a_turn_of_the_loop(reviews: ReviewApi)
         turns.append(now)
         return web.Response()
 
-    async with serving_routes([web.get("/healthz", page)], master=reviews.url) as server:
+    async def refuse(request: web.Request) -> web.Response:  # aiohttp does by itself
+        turns.append(now)
+        raise web.HTTPExpectationFailed
+
+    route = web.get("/healthz", page, expect_handler=refuse)
+    async with serving_routes([route], master=reviews.url) as server:
         clients = [await greeted(server) for _ in range(10)]
         counting = asyncio.create_task(count())
         for _, writer in clients:
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 10)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n%b\r\n" % expect * 10)
         await until(lambda: len(turns) == 100)
         counting.cancel()
         for _, writer in clients:
             writer.close()
     assert len({*turns}) == 100
+
+
+def is_closed(client: socket.socket) -> bool:
+    try:
+        return client.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+async def test_connections_that_wait_are_accepted_together(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn of the loop may be long, and a probe comes after all that connected before."""
+    monkeypatch.setattr(server_module, "MAX_HANDSHAKES", 10)
+    turns, now, address_of = list[int](), 0, server_module._client_address
+
+    async def count() -> None:
+        nonlocal now
+        while True:
+            now += 1
+            await asyncio.sleep(0)
+
+    def noted(connection: socket.socket) -> str:
+        turns.append(now)
+        return address_of(connection)
+
+    monkeypatch.setattr(server_module, "_client_address", noted)
+    counting = asyncio.create_task(count())
+    with ExitStack() as held:
+        silent = [held.enter_context(connected(server)) for _ in range(50)]
+        await until(lambda: len(turns) == 50)
+        assert len({*turns}) < 10
+        await until(lambda: sum(map(is_closed, silent)) == 40, "those beyond the limit are closed")
+    counting.cancel()
+
+
+async def test_a_url_that_no_parser_takes_is_logged_once(
+    server: LocalServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Any client may send one without end, and asyncio logs a traceback for each."""
+    for _ in range(20):
+        reader, writer = await greeted(server)
+        writer.write(b"GET http://[::1]@/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with within():
+            await reader.read()
+        writer.close()
+    assert (await server.get("/healthz")).status == 200
+    assert sum(record.name == "asyncio" for record in caplog.records) == 1
 
 
 def bomb() -> bytes:

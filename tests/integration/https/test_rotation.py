@@ -98,6 +98,40 @@ async def test_the_files_may_change_one_after_the_other_and_vanish(
         assert (await server.certificate()).serial_number == after.serial()
 
 
+def of_version_4(pem: bytes) -> bytes:
+    """A certificate that the library has an error of its own for."""
+    der = ssl.PEM_cert_to_DER_cert(pem.decode())
+    return ssl.DER_cert_to_PEM_cert(der.replace(b"\xa0\3\2\1\2", b"\xa0\3\2\1\3", 1)).encode()
+
+
+@pytest.mark.parametrize("which", ["certificate", "authority"])
+@pytest.mark.parametrize("odd", ["version", "pipe", "size"])
+async def test_a_file_of_any_content_ends_nothing_and_keeps_no_one_waiting(
+    reviews: ReviewApi, tmp_path: Path, caplog: pytest.LogCaptureFixture, which: str, odd: str
+) -> None:
+    """Its owner need not be root. What was read before is served, and what comes next is, too."""
+    before, after = CA.server("localhost"), CA.server("localhost")
+    flags = before.flags(tmp_path)
+    (authority := tmp_path / "ca.crt").write_bytes(CA.pem)
+    changed = authority if which == "authority" else Path(flags["tls_cert_file"])
+    async with serving(reviews, client_ca_file=str(authority), **flags) as server:
+        changed.unlink()
+        if odd == "pipe":
+            os.mkfifo(changed)
+        elif odd == "size":
+            changed.touch()
+            os.truncate(changed, 1 << 40)
+        else:
+            renew(changed, of_version_4(CA.pem))
+        complaint = "client CAs not read" if which == "authority" else "certificates not reloaded"
+        await until(lambda: complaint in caplog.text)
+        assert (await server.certificate()).serial_number == before.serial()
+        renew(authority, CA.pem)
+        renew(Path(flags["tls_private_key_file"]), after.key_pem)
+        renew(Path(flags["tls_cert_file"]), after.pem)
+        await until_served(server, after)
+
+
 async def test_a_pair_for_a_name_changes_too(reviews: ReviewApi, tmp_path: Path) -> None:
     before, after = CA.server("a.example.com"), CA.server("b.example.com")
     cert_file, key_file = before.write(tmp_path, "tls")

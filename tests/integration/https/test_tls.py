@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import nullcontext, suppress
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from ccm.errors import CannotListen, ConfigurationFault
 from ccm.log import report_ignored_exceptions
 from ccm.settings import CertKey, Settings
-from ccm.supervisor.https.tls import OPENSSL_SUITES
+from ccm.supervisor.https.tls import OPENSSL_SUITES, pair_in
 from ccm.supervisor.listening import listen
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, serving
@@ -75,6 +76,25 @@ async def test_a_key_pair_that_another_user_can_exchange_is_a_fault(
     with pytest.raises(ConfigurationFault, match=r"--cert-dir: .*belongs to user 12345"):
         async with serving(reviews, cert_dir=str(tmp_path / "own")):
             pass
+
+
+def test_a_pair_that_cannot_be_written_leaves_no_half_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full: half a pair would be a fault of each start from then on."""
+    files, opened = pair_in(str(tmp_path)), os.open
+
+    def full(path: Path, *how: int) -> int:
+        if path == files.certificate:
+            raise OSError(ENOSPC, "No space left on device")
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.create()
+    monkeypatch.undo()
+    files.create()
+    assert files.read().names() == ("localhost",)
 
 
 @pytest.mark.parametrize("which", ["crt", "key"])

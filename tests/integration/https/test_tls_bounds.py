@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import ssl
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,13 @@ from tests.integration.https.hostile_tls import (
     is_served_after_updates,
 )
 from tests.integration.https.review_api import ReviewApi
-from tests.integration.https.served import LocalServer, pipeline, serving, serving_routes
+from tests.integration.https.served import (
+    LocalServer,
+    pipeline,
+    send_until_stuck,
+    serving,
+    serving_routes,
+)
 from tests.support.deadlines import within
 from tests.support.pki import trusting_anybody
 
@@ -91,3 +98,13 @@ async def test_a_client_that_reads_no_answer_takes_little_memory(reviews: Review
     async with serving_routes([web.get("/healthz", page)], master=reviews.url) as server:
         await asyncio.to_thread(pipeline, server, b"/healthz")
     assert 0 < max(unsent) <= connection_module.MAX_UNSENT + 16_000
+
+
+async def test_a_client_that_reads_no_answer_is_disconnected(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It held a connection, and what that takes, for as long as it liked."""
+    monkeypatch.setattr(connection_module, "MAX_WAIT", 0.1)
+    async with serving(reviews) as server:
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await asyncio.to_thread(send_until_stuck, server)

@@ -8,11 +8,11 @@ from itertools import count
 import pytest
 
 from ccm.errors import CloudError
-from ccm.model.cloud import Route
+from ccm.model.cloud import Instance, Route
 from ccm.model.objects import Json, Node
 from tests.integration.route.cloud import FakeRoutes
 from tests.integration.route.world import World, successor, world
-from tests.support.cloud import MarkedMachines
+from tests.support.cloud import Inventory, MarkedMachines
 from tests.support.nodes import (
     Tweak,
     changed,
@@ -158,6 +158,21 @@ async def test_a_newer_node_on_the_machine_of_another_gets_no_route() -> None:
         w.cluster.remove("Node", "victim")
         await w.settle()
         assert w.cloud.routes == {B4: "victim", C4: "c"}
+
+
+async def test_a_new_process_takes_no_route_of_a_machine_that_an_older_node_claims() -> None:
+    """Until the cloud has said whose it is, the older Node had it."""
+    victim = routed("victim", A4, tweaks=(NEW,))
+    hostile = routed("0-hostile", B4, tweaks=(OLD, with_provider_id("fake://victim")))
+    machines = Inventory()
+    for name in ("victim", "0-hostile"):
+        machines.answers[name] = Instance(provider_id="fake://victim", names=("victim",))
+    async with world(victim, hostile, instances=machines) as w:
+        w.cloud.put(A4, "victim")
+        await w.settle()
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "victim"}
+        assert w.cloud.writes == 0
 
 
 async def test_a_persons_way_to_another_clouds_pods_stays() -> None:

@@ -163,6 +163,20 @@ async def test_a_node_on_a_foreign_machine_is_no_backend_and_keeps_no_other_out(
         assert updates(w) == [("web", "n1", "n2")]
 
 
+async def test_one_answer_without_marks_takes_no_node_from_a_new_process() -> None:
+    """It has asked about all Nodes at once, and would give each Service no backends."""
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            answer, self.lacking = await super().foreign(nodes), {}
+            return answer
+
+    machines = Machines(dict.fromkeys(("n1", "n2"), "lacks the mark of the cluster"))
+    async with running_with(N1, N2, service(), instances=machines) as w:
+        await until(lambda: w.balancers.named("ensure"))
+        assert {call[2:] for call in w.balancers.named("ensure")} == {("n1", "n2")}
+
+
 async def test_nodes_that_register_for_ever_hold_up_no_service() -> None:
     """Of each the cloud is asked whose its machine is; who comes later is not waited for."""
 

@@ -110,6 +110,17 @@ async def test_two_families_need_them_on_all_nodes(do: DigitalOcean, cloud: Star
     assert only(do)["network_stack"] == "DUALSTACK"
 
 
+async def test_one_kubelet_takes_ipv6_from_no_load_balancer(
+    do: DigitalOcean, cloud: Started
+) -> None:
+    """It writes its Node's addresses, and what a load balancer is made with stays for life."""
+    made = [host(do.add_droplet(name, networks=networks(*DUAL))) for name in ("one", "two")]
+    hidden = made[1].raw["status"]
+    hidden["addresses"] = [it for it in hidden["addresses"] if ":" not in it["address"]]
+    await cloud.ensure(web(), *made)
+    assert only(do)["network_stack"] == "DUALSTACK"
+
+
 async def test_without_a_fit_node_what_is_behind_stays(
     do: DigitalOcean, cloud: Started, worker: Json
 ) -> None:

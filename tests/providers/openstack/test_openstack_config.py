@@ -1,6 +1,7 @@
 """cloud.conf as upstream has it, clouds.yaml, and what is told about wrong ones."""
 
 import logging
+import os
 import pwd
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,19 @@ def test_a_home_that_is_not_known_is_no_place_of_clouds_yaml(
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", file)
     with pytest.raises(ConfigurationFaults, match=r"no clouds\.yaml in"):
         read_config(b"[Global]\nuse-clouds = true\n", "cloud.conf")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("where", ["", "/clouds.yaml"])
+def test_what_another_user_put_into_the_working_directory_chooses_no_cloud(
+    clouds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """It may be /tmp. A file that is named is the operator's choice."""
+    os.chown(f"{tmp_path}{where}", 12345, -1)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationFaults, match="belongs to user 12345; name the file that is"):
+        read_config(b"[Global]\nuse-clouds = true\ncloud = one\n", "cloud.conf")
+    assert read_config(f"{clouds}cloud = one".encode(), "").credentials.username == "me"
 
 
 def test_clouds_yaml_keeps_texts_as_they_are_written(clouds: str) -> None:

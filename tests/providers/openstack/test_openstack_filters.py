@@ -135,7 +135,10 @@ async def test_an_address_group_of_another_project_says_nothing_of_our_routes() 
 
 
 class MixedUp(Unfiltered):
-    """Answers each creation with what another's creation made."""
+    """Answers each creation with what another's creation made, and reads with another's record."""
+
+    async def get(self, operation: str, service: str, path: str, **query: str) -> Json:
+        return {"healthmonitor": {"id": "theirs"}}
 
     async def call(self, operation: str, service: str, method: str, target: str, *_: Any) -> Json:
         self.changes.append((method, target))
@@ -161,6 +164,17 @@ async def test_anothers_load_balancer_in_an_answer_is_not_taken_for_ones_own() -
     octavia = Octavia(cast(OpenStackApi, MixedUp()))
     with pytest.raises(CloudError, match="CreateLoadBalancer: the answer is not about"):
         await octavia.create(NAMES, call)
+
+
+async def test_anothers_health_monitor_in_an_answer_is_not_taken_for_ones_own() -> None:
+    """The ID in the answer is where the next write would go."""
+    of_it = {"loadbalancers": [{"id": "lb-1"}]}
+    listener = {"id": "l", "tags": NAMES.listener_tags, "default_pool_id": "p", **of_it}
+    pool = {"id": "p", "healthmonitor_id": "ours", **of_it}
+    mixed = MixedUp(listeners=[listener], pools=[pool])
+    observed = ObservedBalancer({"id": "lb-1", "tags": []}, Role.OWNER)
+    with pytest.raises(CloudError, match="GetHealthMonitor: the answer is not about ours"):
+        await Octavia(cast(OpenStackApi, mixed)).with_parts(observed, NAMES)
 
 
 async def test_a_load_balancer_of_another_name_or_mark_is_not_found() -> None:

@@ -74,6 +74,19 @@ async def test_a_number_that_was_given_again_is_another_machine(
     assert "has not the Node's UUID" in await cloud.why(asked)
 
 
+@pytest.mark.parametrize("odd", [{}, {"smbios1": f"uuid={OTHER_UUID}", "name": "node-2"}])
+async def test_a_configuration_that_is_not_the_machines_is_not_kept(
+    pve: Served, cloud: Started, odd: dict[str, str]
+) -> None:
+    """An answer may lack the UUID, or be another machine's: that counted until a restart."""
+    machine = pve.add(100, "node-1", config=odd)
+    asked = node_with("node-1", UUID, "proxmox://one/100")
+    await cloud.describe_one(asked)
+    machine.config.clear()
+    machine.config["smbios1"] = f"uuid={UUID}"
+    assert (await cloud.known(asked)).system_uuid == UUID
+
+
 @pytest.mark.parametrize("provider_id", ["", "proxmox://one/100"])
 async def test_a_machine_that_is_made_again_at_once_is_another(
     pve: Served, cloud: Started, monkeypatch: pytest.MonkeyPatch, provider_id: str
@@ -94,7 +107,7 @@ async def test_a_machine_that_is_renamed_stays_its_nodes(pve: Served, cloud: Sta
     machine = pve.add(100, "node-1", UUID)
     asked = node_with("node-1", UUID, "proxmox://one/100")
     there = await cloud.known(asked)
-    machine.name = "pet"
+    machine.name = machine.config["name"] = "pet"
     assert await cloud.known(asked) == there
 
 
@@ -230,7 +243,7 @@ async def test_a_copy_with_the_nodes_name_is_not_taken_for_a_renamed_machine(
     machine = pve.add(100, "node-1", UUID)
     asked = node_with("node-1", UUID, provider_id)
     await cloud.known(asked)
-    machine.name = "renamed"
+    machine.name = machine.config["name"] = "renamed"
     await cloud.known(asked)
     pve.add(101, "node-1", UUID)
     reported = await cloud.why(asked)

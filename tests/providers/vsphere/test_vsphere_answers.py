@@ -81,7 +81,7 @@ async def test_a_session_that_no_request_could_show_is_not_kept(odd: str) -> Non
     await vcenter.close()
 
 
-@pytest.mark.parametrize("what", ["cookie", "content"])
+@pytest.mark.parametrize("what", ["cookie", "content", "manager"])
 async def test_a_login_whose_answers_are_odd_is_made_again(what: str) -> None:
     vcenter, attempt = api(), 0
     managers = "propertyCollector rootFolder sessionManager viewManager searchIndex"
@@ -91,13 +91,18 @@ async def test_a_login_whose_answers_are_odd_is_made_again(what: str) -> None:
         nonlocal attempt
         if method == "RetrieveContent":
             attempt += 1
-            is_odd = what == "content" and attempt == 1
-            return (type("Content", (), {"sessionManager": None}) if is_odd else content), ""
+            odd: dict[str, dict[str, Any]] = {
+                "content": {"sessionManager": None},
+                "manager": {"viewManager": "none"},
+            }
+            return type("Content", (content,), odd.get(what, {}) if attempt == 1 else {}), ""
         if method == "Login":
             is_odd = what == "cookie" and sum(it == "Login" for it in calls) == 0
             calls.append(method)
             return type("User", (), {"key": "k"}), "a=\x85" if is_odd else "vmware_soap_session=b"
         calls.append(method)
+        if target == "none":
+            raise CloudError("ManagedObjectNotFound")
         return ("view",), ""
 
     calls = list[str]()

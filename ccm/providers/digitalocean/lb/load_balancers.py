@@ -5,6 +5,7 @@ then.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ccm.cloud.json_api import verify_about
 from ccm.cloud.record_balancers import Desired, RecordBalancers
@@ -130,7 +131,22 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         where: Json = {"name": self.name_for(service), "region": region}
         where |= {"tags": self._cluster.tags(service.uid)}
         where |= {"vpc_uuid": vpc_id} if vpc_id else {}
+        if request.type == NETWORK:
+            backends = await self._without_ipv6(backends)
         return plan.creation(request, backends, where)
+
+    async def _without_ipv6(self, backends: plan.Backends) -> plan.Backends:
+        """By the droplets where Nodes differ: a kubelet writes what addresses its Node has."""
+        doubted = backends.without_ipv6
+        if len(doubted) in (0, len(backends.names)):
+            return backends
+        droplets = (await self._droplets.list()).by_id
+        lacking = {
+            name: number
+            for name, number in doubted.items()
+            if number not in droplets or not droplets[number].has_ipv6
+        }
+        return replace(backends, without_ipv6=lacking)
 
     # What there is
 

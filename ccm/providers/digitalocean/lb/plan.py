@@ -61,7 +61,7 @@ class Backends:
 
     droplet_ids: frozenset[int]
     names: tuple[str, ...]
-    without_ipv6: tuple[str, ...]
+    without_ipv6: Mapping[str, int]  # droplets by Node, as the Nodes say
     left_out: tuple[str, ...]
     why: str = ""
 
@@ -92,7 +92,11 @@ def backends(kind: str, network: str, nodes: Iterable[Node]) -> Backends:
     return Backends(
         frozenset(ids.droplet_of(node.provider_id) for node in fit),
         tuple(sorted(node.name for node in fit)),
-        tuple(sorted(node.name for node in fit if not has_address(node, 6, ("ExternalIP",)))),
+        {
+            node.name: ids.droplet_of(node.provider_id)
+            for node in sorted(fit, key=lambda node: node.name)
+            if not has_address(node, 6, ("ExternalIP",))
+        },
         tuple(sorted(unfit)),
         why,
     )
@@ -127,7 +131,7 @@ def creation(request: LoadBalancerRequest, backends: Backends, where: Json) -> J
 
 def network_stack(request: LoadBalancerRequest, backends: Backends) -> str:
     """Upstream's rule; both families need IPv6 on all Nodes where packets pass through."""
-    lacks_ipv6 = backends.without_ipv6 if request.type == NETWORK else ()
+    lacks_ipv6 = list(backends.without_ipv6) if request.type == NETWORK else []
     asked = str(request.fixed.get("network_stack", request.stack))
     if request.network == INTERNAL:
         return IPV4

@@ -153,7 +153,9 @@ class Octavia:
     async def _monitor(self, monitor_id: str) -> Json:
         path = f"{ROOT}/healthmonitors/{monitor_id}"
         answer = await self._api.get("GetHealthMonitor", LB, path)
-        return dict(mapping(answer.get("healthmonitor")))
+        found = dict(mapping(answer.get("healthmonitor")))
+        verify_about("GetHealthMonitor", found, "id", monitor_id)
+        return found
 
     async def tree(self, balancer_id: str) -> Json | None:
         """States of a load balancer and of all its parts, members included, in one answer."""
