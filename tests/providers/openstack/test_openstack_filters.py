@@ -96,7 +96,7 @@ async def test_a_security_group_of_another_project_is_not_used(has_own: bool, gr
     """A project that shares one with ours may open all ports of all Nodes by its rules."""
     rule = RULE | {"port_range_max": 22, "remote_ip_prefix": "0.0.0.0/0"}
     theirs = {"id": "a", "name": "ours", "project_id": "theirs", "security_group_rules": [rule]}
-    port: Json = {"id": "p", "device_id": "server", "security_groups": []}
+    port: Json = {"id": "p", "device_id": "server", "security_groups": ["usual"]}
     port["fixed_ips"] = [{"ip_address": "10.0.0.1"}]
     groups: list[Json] = [theirs, {**theirs, "id": "own", "project_id": "project"}][: 1 + has_own]
     there, changes = api(security_groups=groups, ports=[port])
@@ -109,7 +109,7 @@ async def test_a_security_group_of_another_project_is_not_used(has_own: bool, gr
     cast(Any, there).make = keep
     here = SecurityGroups(there)
     await here.ensure("ours", "", [IngressRule("tcp", 22, "0.0.0.0/0")], {"server": "10.0.0.1"})
-    assert bodies[-1] == {"port": {"security_groups": [group]}}
+    assert bodies[-1] == {"port": {"security_groups": [group, "usual"]}}
     await here.delete("ours")
     await here.delete_stale("ours")
     assert ("DELETE", "/security-groups/a") not in changes
@@ -270,6 +270,27 @@ async def test_a_server_that_a_list_of_ports_leaves_out_stays_a_member() -> None
         await asyncio.sleep(60.0)
         await networks.fixed_addresses("bc")
     assert await networks.fixed_addresses("abc") == {name: {name: "s"} for name in "bc"}
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("listed", [None, [], [{}]])
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_server_whose_port_is_listed_without_addresses_stays_a_member(
+    listed: object, count: int
+) -> None:
+    ports: list[Json] = [
+        {"device_id": name, "fixed_ips": [{"ip_address": name, "subnet_id": "s"}]} for name in "abc"
+    ]
+    there, _ = api(ports=ports)
+    networks, all_of_them = Networks(there), {name: {name: "s"} for name in "abc"}
+    assert await networks.fixed_addresses("abc") == all_of_them
+    for port in ports[:count]:
+        port["fixed_ips"] = listed
+    await asyncio.sleep(60.0)
+    assert await networks.fixed_addresses("abc") == all_of_them
+    if count == len(ports):
+        with pytest.raises(CloudError, match="none of the 3 servers' ports"):
+            await Networks(there).fixed_addresses("abc")
 
 
 @pytest.mark.parametrize("of_router", [False, True])

@@ -10,7 +10,13 @@ from ccm.errors import CloudError, RetryAfter
 from ccm.model.objects import Json
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.lb import security_groups
-from ccm.providers.openstack.lb.security_groups import PORT_FIELDS, Membership, PortGroups
+from ccm.providers.openstack.lb.security_groups import (
+    PORT_FIELDS,
+    IngressRule,
+    Membership,
+    PortGroups,
+    SecurityGroups,
+)
 
 pytestmark = pytest.mark.virtual_time
 
@@ -27,18 +33,33 @@ class FakeNeutron:
                 "id": server,
                 "device_id": server,
                 "fixed_ips": [{"ip_address": address}],
-                "security_groups": [],
+                "security_groups": ["default"],
                 "revision_number": 1,
             }
             for server, address in ADDRESSES.items()
         }
         self.changed: list[str] = []
         self.lists: list[str] = []
+        self.gets: list[str] = []
         self.failures: list[CloudError] = []
+        self.hides_groups = False  # in lists of ports
+
+    async def get(self, operation: str, service: str, path: str) -> Json:
+        self.gets.append(path)
+        return {"port": self.ports[path.rpartition("/")[2]]}
 
     async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
         self.lists.append(target)
-        return [one for one in self.ports.values() if one["id"] in target]
+        hidden: Json = {"security_groups": []} if self.hides_groups else {}
+        return [
+            one | hidden
+            for one in self.ports.values()
+            if one["id"] in target
+            or any(f"security_groups={group}&" in target for group in one["security_groups"])
+        ]
+
+    def groups_of_ports(self) -> set[tuple[str, ...]]:
+        return {tuple(one["security_groups"]) for one in self.ports.values()}
 
     async def make(self, call: ApiCall, headers: Any = None) -> Json:
         assert call.body is not None
@@ -71,7 +92,7 @@ async def test_groups_that_come_one_after_another_are_one_change_a_port(
     await asyncio.gather(*tasks)
     assert sorted(neutron.changed) == sorted(ADDRESSES)
     there = neutron.ports["server-1"]["security_groups"]
-    assert there == [f"group-{number}" for number in range(4)]
+    assert there == ["default", *(f"group-{number}" for number in range(4))]
 
 
 async def test_a_port_that_changes_meanwhile_is_read_again_and_no_other(
@@ -96,3 +117,82 @@ async def test_a_port_that_cannot_be_changed_keeps_no_other_from_its_group(
     with pytest.raises(CloudError, match="boom"):
         await groups_in(neutron).apply(Membership("group", ADDRESSES))
     assert neutron.changed == ["server-1", "server-2"]
+
+
+async def test_a_port_that_is_listed_without_any_group_keeps_those_that_it_has(
+    neutron: FakeNeutron,
+) -> None:
+    """The ports of all Nodes would have the load balancer's alone, for good."""
+    groups, membership = groups_in(neutron), Membership("group", ADDRESSES)
+    neutron.hides_groups = True
+    with pytest.raises(CloudError, match="lacks its security_groups"):
+        await groups.apply(membership)
+    assert neutron.groups_of_ports() == {("default",)}
+    assert len(neutron.gets) == len(ADDRESSES)
+    neutron.hides_groups = False
+    await groups.apply(membership)
+    assert neutron.groups_of_ports() == {("default", "group")}
+    assert len(neutron.gets) == len(ADDRESSES), "one with groups is not asked for"
+
+
+async def test_a_port_that_has_no_group_gets_the_load_balancers(neutron: FakeNeutron) -> None:
+    neutron.ports["server-1"]["security_groups"] = []
+    await groups_in(neutron).apply(Membership("group", ADDRESSES))
+    assert neutron.groups_of_ports() == {("default", "group"), ("group",)}
+    assert neutron.gets == ["/ports/server-1"]
+
+
+class NeutronWithGroups(FakeNeutron):
+    """Makes as many groups of a name as it is asked for, and deletes those that no port has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: dict[str, Json] = {}
+        self.hides_all = False  # in lists of groups
+
+    async def project_id(self) -> str:
+        return "project"
+
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        if key == "ports":
+            return await super().pages_at(operation, service, target, key)
+        return [] if self.hides_all else [*self.groups.values()]
+
+    async def call(self, operation: str, service: str, method: str, path: str, body: Json) -> Json:
+        group_id = f"group-{9 - len(self.groups)}"
+        made = {**body["security_group"], "id": group_id, "security_group_rules": []}
+        self.groups[group_id] = made
+        return {"security_group": made}
+
+    async def make(self, call: ApiCall, headers: Any = None) -> Json:
+        last = call.path.rpartition("/")[2]
+        match call.operation, call.body:
+            case "DeleteSecurityGroup", _:
+                assert not any(last in groups for groups in self.groups_of_ports())
+                del self.groups[last]
+            case "CreateSecurityGroupRules", {"security_group_rules": [rule]}:
+                rules = self.groups[rule["security_group_id"]]["security_group_rules"]
+                rules.append({**rule, "id": rule["remote_ip_prefix"].partition("/")[0]})
+            case "DeleteSecurityGroupRule", _:
+                for group in self.groups.values():
+                    rules = group["security_group_rules"]
+                    group["security_group_rules"] = [it for it in rules if it["id"] != last]
+            case _:
+                return await super().make(call, headers)
+        return {}
+
+
+async def test_a_second_group_of_a_name_goes_with_what_it_allows() -> None:
+    """A list that lacked the first had it made; its former rules would stay on all ports."""
+    neutron: Any = NeutronWithGroups()
+    groups = SecurityGroups(neutron)
+    wide, narrow = ([IngressRule("tcp", 30080, at)] for at in ("0.0.0.0/0", "10.9.0.0/16"))
+    await groups.ensure("ours", "", wide, ADDRESSES)
+    neutron.hides_all = True
+    await groups.ensure("ours", "", wide, ADDRESSES)
+    assert neutron.groups_of_ports() == {("default", "group-8", "group-9")}
+    neutron.hides_all = False
+    await groups.ensure("ours", "", narrow, ADDRESSES)
+    (left,) = neutron.groups.values()
+    assert neutron.groups_of_ports() == {("default", left["id"])}
+    assert [rule["remote_ip_prefix"] for rule in left["security_group_rules"]] == ["10.9.0.0/16"]

@@ -137,10 +137,11 @@ class Networks:
         for port in await list_ports(self._api, "device_id", missing, ("device_id", "fixed_ips")):
             if (server := text(port.get("device_id"))) not in servers:
                 continue
-            _, current = found.setdefault(server, (now + FIXED_KEPT, {}))
             for record in objects(port.get("fixed_ips")):
-                current[text(record.get("ip_address"))] = text(record.get("subnet_id"))
-        for server in kept.keys() & missing:  # a list may leave one out: it stays a member
+                if address := text(record.get("ip_address")):
+                    _, current = found.setdefault(server, (now + FIXED_KEPT, {}))
+                    current[address] = text(record.get("subnet_id"))
+        for server in kept.keys() & missing:  # a list may lack one, or its addresses: it stays
             found.setdefault(server, (now + FIXED_KEPT, kept[server][1]))
         self._fixed = kept | found
 

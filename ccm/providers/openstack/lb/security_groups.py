@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ccm.cloud.json_api import verify_about
+from ccm.cloud.json_api import read_list, verify_about
 from ccm.cloud.machines import verify_complete
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, Conflict, NotFound, RetryAfter
@@ -122,6 +122,8 @@ class PortGroups:
             for call in plan_ports(memberships, ports.values()):
                 port_id = call.path.rpartition("/")[2]
                 try:
+                    if not ports[port_id]["security_groups"]:
+                        await self._verify_has_none(port_id)
                     await self._api.make(call, if_unchanged(ports[port_id]))
                 except NotFound:
                     continue
@@ -136,6 +138,14 @@ class PortGroups:
             failures.append(RetryAfter(f"ports go on changing: {changed_meanwhile}", RACE_RETRY))
         if failures:
             raise failures[0]
+
+    async def _verify_has_none(self, port_id: str) -> None:
+        """Raise `CloudError` where a list lacks a port's groups: a write would take them away."""
+        answer = await self._api.get("GetPort", "network", f"/ports/{port_id}")
+        port = mapping(answer.get("port"))
+        verify_about("GetPort", port, "id", port_id)
+        if read_list("GetPort", port, "security_groups"):
+            raise CloudError(f"ListPorts: port {port_id} lacks its security_groups")
 
     async def _ports(self, memberships: Sequence[Membership]) -> dict[str, Json]:
         """Those of the servers, and those that have one of the groups."""
@@ -161,16 +171,23 @@ class SecurityGroups:
         rules: Collection[IngressRule],
         addresses: Mapping[str, str],
     ) -> None:
-        """Make the group and put it on these addresses, and on no others."""
+        """Make the group and put it on these addresses, and on no others.
+
+        Neutron takes a name twice: a second group, from a list that lacked the first, goes.
+        """
         groups = await self._find(name)
         group = groups[0] if groups else await self._create(name, description)
         for call in plan_rules(rules, group):
             await self._make(call)
         await self._ports.apply(Membership(text(group.get("id")), addresses))
+        await self._delete(groups[1:])
 
     async def delete(self, name: str) -> None:
         """Take the group off all ports, and away."""
-        for group in await self._find(name):
+        await self._delete(await self._find(name))
+
+    async def _delete(self, groups: Iterable[Json]) -> None:
+        for group in groups:
             group_id = text(group.get("id"))
             await self._ports.apply(Membership(group_id, {}))
             path = f"/security-groups/{group_id}"
