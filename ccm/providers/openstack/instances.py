@@ -120,7 +120,9 @@ class OpenStackInstances(MachineLookup[Servers, Json]):
         """
         server_id = ids.server_id_of(node.provider_id)
         servers = listing if listing.is_all else await self._list_all()
-        found: Json | Gone | Unknown | None = servers.by_id.get(server_id)
+        listed = servers.by_id.get(server_id, {})
+        is_called_gone = listed.get("status") in GONE  # by the kind of read that found it before
+        found: Json | Gone | Unknown | None = None if is_called_gone else listed
         if not found and (why := join_reasons(servers.incomplete_reasons)):
             return Unknown(why)
         found = found or listing.single.get(server_id) or await self._get(server_id)

@@ -134,7 +134,8 @@ def read_token(value: str, answer: Any) -> Token:
     except (TypeError, ValueError) as error:
         raise CloudError(f"Keystone's answer is not understood: {error}") from error
     catalog = tuple(objects(token.get("catalog")))
-    if not value or not catalog:
-        raise CloudError("Keystone's answer has no token or no catalogue: is a project given?")
     project_id = text(mapping(token.get("project")).get("id"))
+    if not value or not catalog or not project_id:
+        why = "Keystone's answer has no token, no catalogue or no project: is a project given?"
+        raise CloudError(why)
     return Token(value, lifetime, project_id, catalog)

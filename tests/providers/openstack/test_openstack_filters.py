@@ -385,6 +385,27 @@ async def test_servers_that_lists_skip_are_not_gone_while_nova_does_not_say_so(a
     assert {type(answer) for answer in answers.values()} == {Unknown}
 
 
+@pytest.mark.parametrize("status", ["DELETED", "SOFT_DELETED"])
+@pytest.mark.parametrize(("answer", "kind"), [("ACTIVE", Unknown), ("DELETED", Gone), ("", Gone)])
+async def test_a_server_that_lists_call_deleted_is_gone_when_nova_says_so_of_its_id(
+    status: str, answer: str, kind: type
+) -> None:
+    """All lists are one kind of read."""
+    asked = node("node-1", f"openstack:///{ID.format(1)}")
+    record: Json = {"id": ID.format(1), "name": "node-1", "status": status, "addresses": {}}
+    there, _ = api(servers=[record, {"id": ID.format(99), "name": "other", "status": "ACTIVE"}])
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        if not answer:
+            raise NotFound("GetServer: 404")
+        return {"server": {**record, "status": answer}}
+
+    cast(Any, there).get = get
+    instances = OpenStackInstances(there, NetworkingSection(), is_regional=False)
+    answers = await instances.describe([asked])
+    assert type(answers["node-1"]) is kind
+
+
 async def test_servers_that_neither_list_nor_nova_has_are_gone() -> None:
     nodes = [node(f"node-{number}", f"openstack:///{ID.format(number)}") for number in range(12)]
     there, _ = api(servers=[{"id": ID.format(99), "name": "other", "status": "ACTIVE"}])

@@ -300,6 +300,16 @@ def test_an_answer_that_is_no_token_is_reported(answer: Json) -> None:
         read_token("t", answer)
 
 
+@pytest.mark.parametrize("project", [None, {}, {"name": "p"}, {"id": ""}])
+def test_a_token_without_its_project_is_none(project: object) -> None:
+    """Lists of our project alone would all be empty."""
+    times = {"expires_at": "2026-01-01T01:00:00Z", "issued_at": "2026-01-01T00:00:00Z"}
+    known = {**times, "catalog": [entry("compute", "http://n")], "project": {"id": "p"}}
+    assert read_token("t", {"token": known}).project_id == "p"
+    with pytest.raises(CloudError, match="no project"):
+        read_token("t", {"token": {**known, "project": project}})
+
+
 @pytest.mark.parametrize(
     ("status", "body", "kind", "words"),
     [
