@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import suppress
 from typing import Any
+from urllib.parse import parse_qsl
+from uuid import UUID
 
 import pytest
 
@@ -272,12 +274,20 @@ class Project(FakeOctavia):
     """One that has floating IPs beside load balancers, and deletes what it is told to at once."""
 
     floating_ips: tuple[Json, ...] = ()
+    ports: tuple[Json, ...] = ()
+    hides_all = False  # in lists of load balancers
 
     async def pages(self, operation: str, *rest: str, **query: str) -> list[Json]:
-        return await super().pages(operation, *rest, **{"tags-any": "", **query})
+        found = await super().pages(operation, *rest, **{"tags-any": "", **query})
+        return [] if self.hides_all else found
 
-    async def pages_at(self, operation: str, *rest: str) -> list[Json]:
-        return [*self.floating_ips] if operation == "ListFloatingIps" else []
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        self.calls.append(operation)
+        if operation == "ListFloatingIps":
+            return [*self.floating_ips]
+        asked = dict(parse_qsl(target.partition("?")[2]))
+        addresses = asked.get("fixed_ips", "").removeprefix("ip_address=")
+        return [it for it in self.ports if asked.get("id") == it["id"] or it["at"] == addresses]
 
     async def make(self, call: ApiCall) -> Json:
         if call.operation == "DeleteFloatingIp":
@@ -304,6 +314,43 @@ async def test_a_load_balancer_that_is_wanted_again_while_one_is_deleted_is_dele
         await balancers.delete(service())
     await balancers.delete(service())
     assert not fake.records
+
+
+@pytest.mark.parametrize(
+    ("address", "description"),
+    [
+        ({"ip": "192.0.2.1"}, ""),
+        ({"ip": "10.0.0.9"}, ""),
+        ({"hostname": "192.0.2.1.nip.io"}, Names.of(service(), Cluster("kubernetes")).floating_ip),
+    ],
+)
+async def test_a_published_service_gets_no_second_load_balancer_while_lists_lack_its_own(
+    address: Json, description: str
+) -> None:
+    """It would have another address; one that is gone is created again."""
+    fake, names = Project(), Names.of(service(), Cluster("kubernetes"))
+    fake.state, fake.hides_all, balancer_id = "ACTIVE", True, str(UUID(int=1))
+    fake.ports = ({"id": "vip", "name": f"octavia-lb-{balancer_id}", "at": "10.0.0.9"},)
+    floating_ip = {"id": "ip", "floating_ip_address": "192.0.2.1", "port_id": "vip"}
+    fake.floating_ips = ({**floating_ip, "description": description},)
+    own = {"tags": names.tags(Role.OWNER), "name": names.balancer}
+    fake.records[balancer_id] = {"id": balancer_id, **own}
+    published = service()
+    published.raw["status"] = {"loadBalancer": {"ingress": [address]}}
+    api: Any = fake
+    balancers = OctaviaLoadBalancers(api, BalancerSection(), {}, Cluster("kubernetes"))
+    with pytest.raises(CloudError, match=f"but has {balancer_id}"):
+        await balancers.ensure(published, [])
+    others = Names.of(service("other"), Cluster("kubernetes")).tags(Role.OWNER)
+    fake.records[balancer_id]["tags"] = others
+    for _ in range(2):
+        with pytest.raises(Refused, match="no Node determines the subnet"):
+            await balancers.ensure(published, [])
+        fake.records.clear()
+    fake.calls.clear()
+    with pytest.raises(Refused, match="no Node determines the subnet"):
+        await balancers.ensure(service(), [])
+    assert {*fake.calls} == {"ListLoadBalancers"}
 
 
 @pytest.mark.parametrize("is_restricted", [True, False])

@@ -13,10 +13,11 @@ from ccm.providers.openstack.lb.names import Names, Role, sharers, tags_of
 from ccm.providers.openstack.lb.networks import Networks, matching_subnets
 from ccm.providers.openstack.lb.octavia import addresses_of
 from ccm.providers.openstack.lb.request import IPV4, IPV6, LoadBalancerRequest
-from ccm.providers.openstack.neutron import list_all
+from ccm.providers.openstack.neutron import list_all, list_ports
 
 DEFAULT_PROVIDER = "amphora"  # upstream's
 FIELDS = ("id", "floating_ip_address", "port_id", "description")
+PORT_FIELDS = ("id", "name")
 
 Reader = Callable[[Service, tuple[str, ...]], LoadBalancerRequest]
 
@@ -75,6 +76,18 @@ class Addresses:
             text(record.get("vip_port_id")), await self._floating_ips() if addresses else ()
         )
         return floating.address_of(attached or {}) in addresses
+
+    async def ports(self, service: Service, names: Names) -> list[Json]:
+        """The ports that a Service's published addresses and floating IPs lead to."""
+        published = {text(item.get("ip")) for item in service.ingress} - {""}
+        port_ids = {
+            text(floating_ip.get("port_id"))
+            for floating_ip in await self._floating_ips()
+            if names.is_marked(floating_ip) or floating.address_of(floating_ip) in published
+        }
+        at = [f"ip_address={address}" for address in published]
+        by_id = await list_ports(self._api, "id", port_ids - {""}, PORT_FIELDS)
+        return by_id + await list_ports(self._api, "fixed_ips", at, PORT_FIELDS)
 
     async def ensure(self, request: LoadBalancerRequest, record: Json, role: Role) -> list[str]:
         """The same, once the floating IP is there or gone as it has to be."""

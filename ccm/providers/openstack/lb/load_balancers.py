@@ -112,6 +112,9 @@ class OctaviaLoadBalancers:
         with warnings_as_notes(request.annotations):
             found = await self._find(request, may_leave=True)
             if found is None:
+                if service.ingress:
+                    ports = await self._addresses.ports(service, request.names)
+                    await self._octavia.verify_none(request.names, ports)
                 await self._create(request, nodes)
             self._octavia.waiting.check(found.record)
             await self._check_error(request, found, is_new=not service.ingress)

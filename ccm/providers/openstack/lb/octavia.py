@@ -8,6 +8,7 @@ from dataclasses import replace
 from ccm.cloud.json_api import verify_about
 from ccm.cloud.lookup import batches
 from ccm.errors import CloudError, Conflict, NotFound, Refused, RetryAfter, Unanswered
+from ccm.model.cloud import UUID
 from ccm.model.objects import Json, mapping, objects, objects_with, text
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
@@ -30,6 +31,7 @@ PENDING_KEPT = 0.5  # seconds for which a look that found something at work is g
 READY_KEPT = 5.0  # seconds for one that found it done
 UNANSWERED = 120.0  # seconds after which what was not answered is made again
 DELETED = "DELETED"
+UUID_LENGTH = 36
 
 
 class Octavia:
@@ -97,6 +99,17 @@ class Octavia:
         marks = names.owner_tag, names.sharer_tag
         found = await self._find(**{"tags-any": ",".join(marks)})
         return [item for item in found if not tags_of(item).isdisjoint(marks)]
+
+    async def verify_none(self, names: Names, ports: Iterable[Json]) -> None:
+        """Raise `CloudError` where one of these ports is of the Service's own, which no list has.
+
+        Octavia and its drivers end a port's name with the ID of its load balancer.
+        """
+        for port in ports:
+            balancer_id = text(port.get("name"))[-UUID_LENGTH:]
+            record = await self.by_id(balancer_id) if UUID.fullmatch(balancer_id) else None
+            if record and names.owns(record):
+                raise CloudError(f"Octavia does not list {names.balancer}, but has {balancer_id}")
 
     async def of_cluster(self, cluster: Cluster) -> list[Json]:
         """Those that carry the mark of this cluster: its UID, or its name where none is known."""
