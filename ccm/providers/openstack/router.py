@@ -1,6 +1,7 @@
 """What Neutron says of a router: its routes, whose they are, and where a Node's may lead."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
@@ -45,19 +46,22 @@ class AddressGroup:
 
     id: str = ""
     networks: frozenset[Network] = frozenset()
+    parts: tuple["AddressGroup", ...] = ()
 
     @classmethod
     def of(cls, groups: list[Json], name: str) -> "AddressGroup":
-        """The one of a name, whose networks may be in several."""
+        """The first of a name, with the networks of all: Neutron takes a name twice."""
         named = objects_with(groups, "name", name)
-        return cls(min((text(item.get("id")) for item in named), default=""), networks_in(named))
+        each = [cls(text(item.get("id")), networks_in([item])) for item in named]
+        first = min((part.id for part in each), default="")
+        return cls(first, networks_in(named), tuple(each))
 
 
 @dataclass(frozen=True, slots=True)
 class Router:
     """The router as it was read, with what address groups say of its routes."""
 
-    routes: tuple[RouterRoute, ...]
+    routes: Mapping[Network, Sequence[RouterRoute]]
     group: AddressGroup
     former: AddressGroup  # from before its name had the cluster's UID; maybe another cluster's
     others: frozenset[Network]
@@ -67,7 +71,7 @@ class Router:
         return self.group.networks
 
     def on(self, network: Network) -> Sequence[RouterRoute]:
-        return [route for route in self.routes if route.network == network]
+        return self.routes.get(network, ())
 
     def check(self, wanted: RouterRoute) -> None:
         """Raise `Refused` when another route, or another cluster's, has the network."""
@@ -83,7 +87,15 @@ class RouterPorts:
     """The networks that the router is in, and by server its addresses there."""
 
     networks: frozenset[str] = frozenset()
-    hops: Mapping[str, tuple[Hop, ...]] = field(default_factory=dict)
+    hops: Mapping[str, Sequence[Hop]] = field(default_factory=dict)
+
+
+def by_network(routes: Iterable[RouterRoute]) -> Mapping[Network, Sequence[RouterRoute]]:
+    """The routes of each network; ValueError when one is for none."""
+    found = defaultdict[Network, list[RouterRoute]](list)
+    for route in routes:
+        found[route.network].append(route)
+    return found
 
 
 def our_routes(

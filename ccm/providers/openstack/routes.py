@@ -4,7 +4,7 @@ Routes have no marks of their own, and a router has 50 tags at the most.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_network
@@ -27,6 +27,7 @@ from ccm.providers.openstack.router import (
     Router,
     RouterPorts,
     RouterRoute,
+    by_network,
     choose_hop,
     hops_of,
     is_same,
@@ -77,7 +78,7 @@ class OpenStackRoutes:
         ports = self._ports = await self._read_ports(by_server)
         hops = {hop.address: (server, hop) for server, own in ports.hops.items() for hop in own}
         ours = list(our_routes(router, hops, by_server))
-        elsewhere = [item.next_hop for item in ours if item.next_hop and item.next_hop not in hops]
+        elsewhere = {item.next_hop for item in ours if item.next_hop and item.next_hop not in hops}
         current = {hop.address for port in await self._ports_at(elsewhere) for hop in hops_of(port)}
         wanted = [(read_network(cidr), node) for node in nodes for cidr in node.pod_cidrs]
         asked = {network for network, _ in wanted}
@@ -123,7 +124,7 @@ class OpenStackRoutes:
     async def delete(self, route: Route) -> None:
         """The mark goes last, so that what was broken off is listed again."""
         cidr, _, next_hop = route.id.partition("@")
-        for port in await self._ports_at([next_hop] if next_hop else []):
+        for port in await self._ports_at({next_hop} - {""}):
             pairs = objects(port.get("allowed_address_pairs"))
             left = [pair for pair in pairs if not is_same(text(pair.get("ip_address")), cidr)]
             if len(left) < len(pairs):
@@ -149,10 +150,14 @@ class OpenStackRoutes:
         router = mapping(answer.get("router"))
         if text(router.get("id")) != self._router_id or not isinstance(router.get("routes"), list):
             raise CloudError("GetRouter: the answer is not about the router")
-        routes = tuple(
+        listed_routes = [
             RouterRoute(text(record.get("destination")), text(record.get("nexthop")))
             for record in objects(router.get("routes"))
-        )
+        ]
+        try:
+            routes = by_network(listed_routes)
+        except ValueError as error:
+            raise CloudError(f"GetRouter: a route is not understood: {error}") from error
         groups = [group for group in listed if is_of(project, group)]
         own = AddressGroup.of(groups, self._group)
         has_former = self._former != self._group
@@ -167,7 +172,7 @@ class OpenStackRoutes:
 
     async def _read_ports(self, servers: Iterable[str]) -> RouterPorts:
         """Where the router is, and where these servers are in the same networks."""
-        hops: dict[str, tuple[Hop, ...]] = dict.fromkeys(servers, ())
+        hops: dict[str, list[Hop]] = {server: [] for server in servers}
         ports = await list_ports(self._api, "device_id", [self._router_id, *hops], PORT_FIELDS)
         own = [port for port in ports if port.get("device_id") == self._router_id]
         if not own:
@@ -176,7 +181,7 @@ class OpenStackRoutes:
         for port in ports:
             device = text(port.get("device_id"))
             if device in hops and port.get("network_id") in networks:
-                hops[device] += tuple(hops_of(port))
+                hops[device] += hops_of(port)
         verify_any(len(hops), sum(map(bool, hops.values())), "servers' ports at the router")
         return RouterPorts(networks, hops)
 
@@ -185,12 +190,12 @@ class OpenStackRoutes:
         ports = await self._read_ports(servers)
         self._ports = replace(ports, hops={**self._ports.hops, **ports.hops})
 
-    async def _ports_at(self, addresses: Sequence[str]) -> Sequence[Json]:
+    async def _ports_at(self, addresses: Set[str]) -> Sequence[Json]:
         """The ports with these addresses in networks of the router, the router's own left out."""
         if not addresses:
             return []
         networks = self._ports.networks or (await self._read_ports([])).networks
-        wanted = [f"ip_address={address}" for address in addresses]
+        wanted = [f"ip_address={address}" for address in sorted(addresses)]
         ports = await list_ports(self._api, "fixed_ips", wanted, PORT_FIELDS)
         current = [
             port
@@ -236,6 +241,12 @@ class OpenStackRoutes:
         await self._api.call("CreateAddressGroup", "network", "POST", "/address-groups", body)
 
     async def _unmark(self, group: AddressGroup, networks: Collection[Network]) -> None:
+        """In each group of the name."""
+        for part in group.parts:
+            if marked := part.networks.intersection(networks):
+                await self._unmark_part(part, marked)
+
+    async def _unmark_part(self, group: AddressGroup, networks: Collection[Network]) -> None:
         """With the last network the group goes, so that nothing of ours is left behind."""
         target = f"/address-groups/{group.id}"
         if networks == group.networks:

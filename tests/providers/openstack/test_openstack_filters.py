@@ -134,6 +134,24 @@ async def test_an_address_group_of_another_project_says_nothing_of_our_routes() 
     assert changes == [("PUT", "/address-groups/b/add_addresses")]
 
 
+async def test_a_mark_in_a_second_address_group_of_the_name_goes() -> None:
+    """A list that lacked the first had a second one made; the mark there would stay for good."""
+    first, second = "10.244.1.0/24", "10.244.2.0/24"
+    groups: list[Json] = [
+        {"id": "a", "name": "ccm-routes-uid", "addresses": [first]},
+        {"id": "b", "name": "ccm-routes-uid", "addresses": [second]},
+    ]
+    there, changes = api(address_groups=groups, ports=[{"device_id": "router", "network_id": "n"}])
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        return {"router": {"id": "router", "routes": []}}
+
+    cast(Any, there).get = get
+    routes = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid"))
+    await routes.delete(Route(second, "", id=f"{second}@"))
+    assert changes == [("DELETE", "/address-groups/b")]
+
+
 class MixedUp(Unfiltered):
     """Answers each creation with what another's creation made, and reads with another's record."""
 

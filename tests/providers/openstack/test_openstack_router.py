@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from ipaddress import ip_network
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from ccm.providers.openstack.router import (
     Hop,
     Router,
     RouterRoute,
+    by_network,
     choose_hop,
     networks_in,
     our_routes,
@@ -42,7 +44,7 @@ def networks(*cidrs: str) -> frozenset[Network]:
 def router(
     *routes: tuple[str, str], ours: Sequence[str] = (), others: Sequence[str] = ()
 ) -> Router:
-    there = tuple(RouterRoute(*route) for route in routes)
+    there = by_network(RouterRoute(*route) for route in routes)
     group = AddressGroup("group" if ours else "", networks(*ours))
     return Router(there, group, AddressGroup(), networks(*others))
 
@@ -62,6 +64,15 @@ def test_ours_is_what_the_group_says_and_never_what_stands_beside_it(
     seen: Router, ours: list[tuple[str, str]]
 ) -> None:
     assert [(one.cidr, one.next_hop) for one in our_routes(seen, HOPS, NODES)] == ours
+
+
+@pytest.mark.timeout(10)
+def test_routes_without_number_keep_no_process_busy() -> None:
+    """All of them may be marked, in any answer."""
+    subnets = ip_network("10.0.0.0/8").subnets(new_prefix=28)
+    cidrs = [str(network) for network in islice(subnets, 20_000)]
+    seen = router(*((cidr, "10.0.0.1") for cidr in cidrs), ours=cidrs)
+    assert {route.cidr for route in our_routes(seen, HOPS, NODES)} == {*cidrs}
 
 
 @pytest.mark.parametrize(
