@@ -125,7 +125,7 @@ class AwsApi:
         session = new_session()
         session.register_component("data_loader", _SDK_DATA)
         who = config, region, caller, _options(config, caller)
-        self._credentials = AwsCredentials(lambda: find_credentials(*who))
+        self._credentials = AwsCredentials(lambda: find_credentials(*who), config.call_timeout)
         use_credentials(session, self._credentials)
         self._clients = {name: _client(session, name, config, region, caller) for name in SERVICES}
 

@@ -12,7 +12,7 @@ from botocore.session import Session
 from ccm.cloud.credentials import RefusalPause
 from ccm.errors import Unauthenticated
 from ccm.providers.aws.config import AwsConfig
-from ccm.providers.aws.wire import UNREADABLE, new_session, time_limit
+from ccm.providers.aws.wire import SMALL_ANSWER, UNREADABLE, new_session, time_limit
 from ccm.redaction import register_secrets
 
 OF_FILES = frozenset({"env", "shared-credentials-file", "config-file", None})
@@ -26,8 +26,8 @@ class AwsCredentials:
     again when AWS has refused that, at each call for files, else when the pause is over.
     """
 
-    def __init__(self, find: Callable[[], Any]) -> None:
-        self._find, self._found = find, find()
+    def __init__(self, find: Callable[[], Any], timeout: float) -> None:
+        self._find, self._found, self._timeout = find, find(), timeout
         self._signed: Any = None
         self._pause = RefusalPause[Any]("AWS's credentials")
         self._is_refused = False
@@ -43,7 +43,7 @@ class AwsCredentials:
         if self._found is None:
             self._found = self._find()
         if self._found:
-            self._signed = self._found.get_frozen_credentials()
+            self._signed = self._renewed(self._found)
             register_secrets(self._signed.secret_key, self._signed.token or "")
         return self._signed
 
@@ -94,12 +94,17 @@ class AwsCredentials:
         """Whether the chain finds others."""
         try:
             found = self._find()
-            is_changed = found and found.get_frozen_credentials() != self._signed
+            is_changed = found and self._renewed(found) != self._signed
         except UNREADABLE:
             return False
         if is_changed:
             self._found = found
         return bool(is_changed)
+
+    def _renewed(self, found: Any) -> Any:
+        """The credentials of now, which may be asked for in here."""
+        with time_limit(self._timeout, SMALL_ANSWER):
+            return found.get_frozen_credentials()
 
 
 def find_credentials(config: AwsConfig, region: str, caller: str, options: Config) -> Any:
@@ -107,7 +112,7 @@ def find_credentials(config: AwsConfig, region: str, caller: str, options: Confi
 
     Looked for as by a new process; a role's renew themselves.
     """
-    with time_limit(config.call_timeout):  # a metadata service may answer byte by byte
+    with time_limit(config.call_timeout, SMALL_ANSWER):  # a metadata service may answer anything
         source = new_session().get_credentials()
     if not config.role_arn:
         return source

@@ -39,7 +39,7 @@ from ccm.providers.aws.tags import (
 from ccm.providers.aws.topology import NetworkTopology
 from ccm.providers.aws.volumes import AwsVolumes
 from ccm.providers.aws.vpc import Vpc
-from ccm.providers.aws.wire import UNREADABLE, TimedResponse, time_limit
+from ccm.providers.aws.wire import SMALL_ANSWER, UNREADABLE, TimedResponse, time_limit
 from ccm.redaction import register_secrets
 
 _REGION_NAME = re.compile(
@@ -178,7 +178,7 @@ def read_own_instance(endpoint: str = "", total_timeout: float = METADATA_TIMEOU
         return OwnInstance()
     url = endpoint or os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
     service = _MetadataService(url.rstrip("/"))
-    with time_limit(total_timeout):
+    with time_limit(total_timeout, SMALL_ANSWER):
         try:
             service.log_in()
         except NO_ANSWER:

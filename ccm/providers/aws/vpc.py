@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 INSTANCE_CACHE_TTL = 600.0  # seconds for which the security groups of an instance are cached
 FIND_INTERVAL = 30.0  # seconds between two questions for the VPC's ID
 NEW_INSTANCE_CACHE_TTL = 2.0  # the same where it is about to join a load balancer
+ZONE_CACHE_TTL = 3600.0  # seconds for which zones are cached: one answer may be wrong
 GONE_STATES = ("shutting-down", "terminated")
 REGULAR_ZONE = "availability-zone"
 
@@ -32,22 +33,25 @@ class Zone:
 
 
 class Zones:
-    """Zones by name; one that is not known yet has them all read again."""
+    """Zones by name, all read again after a while, and for one that is not known yet."""
 
     def __init__(self, api: AwsApi) -> None:
         self._api = api
         self._zones: Mapping[str, Zone] = {}
+        self._read_at = float("-inf")
         self._lock = Lock()
 
     def by_name(self, names: Collection[str]) -> Mapping[str, Zone]:
         """At least those of `names` that AWS knows; raises when they could not be read."""
         with self._lock:
-            if not set(names) <= self._zones.keys():
+            is_stale = time.monotonic() - self._read_at > ZONE_CACHE_TTL
+            if is_stale or not set(names) <= self._zones.keys():
                 answer = self._api.call("ec2:DescribeAvailabilityZones", AllAvailabilityZones=True)
                 records = objects(answer.get("AvailabilityZones"))
                 self._zones = {
                     text(record.get("ZoneName")): _read_zone(record) for record in records
                 }
+                self._read_at = time.monotonic()
             return self._zones
 
 

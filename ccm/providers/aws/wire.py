@@ -43,7 +43,9 @@ UNREADABLE = (
     RuntimeError,  # for credentials that have ended when they come
 )
 """What botocore raises, and lets out, for answers and for what gives credentials."""
+SMALL_ANSWER = 64 << 10  # bytes of metadata, or of credentials: parsed they take many times that
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+_most: ContextVar[int] = ContextVar("most", default=BODY_LIMIT)
 
 
 def new_session() -> Session:
@@ -101,13 +103,17 @@ def read_time(written: str) -> datetime:
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Inside, this thread reads no answer for longer than this, however slowly it comes."""
-    token = _deadline.set(time.monotonic() + seconds)
+def time_limit(seconds: float, most: int = BODY_LIMIT) -> Iterator[None]:
+    """Inside, this thread reads no answer for longer than this, however slowly it comes.
+
+    And none of more than `most` bytes.
+    """
+    tokens = _deadline.set(time.monotonic() + seconds), _most.set(most)
     try:
         yield
     finally:
-        _deadline.reset(token)
+        _deadline.reset(tokens[0])
+        _most.reset(tokens[1])
 
 
 def limit_time() -> None:
@@ -129,11 +135,12 @@ class TimedResponse(HTTPResponse):
 
 
 class _TimedReader(RawIOBase):
-    """Reads from a socket until the deadline that is set when it is made, and no more than fits."""
+    """Reads from a socket within the `time_limit` that is set when it is made."""
 
     def __init__(self, sock: socket, raw: RawIOBase) -> None:
         self._sock, self._raw, self._deadline = sock, raw, _deadline.get()
-        self._timeout, self._left = sock.gettimeout(), BODY_LIMIT
+        self._timeout, self._most = sock.gettimeout(), _most.get()
+        self._left = self._most
 
     def readable(self) -> bool:
         return True
@@ -147,7 +154,7 @@ class _TimedReader(RawIOBase):
         size = self._raw.readinto(buffer)
         self._left -= size or 0
         if self._left < 0:
-            raise ValueError(f"the answer has more than {BODY_LIMIT} bytes")
+            raise ValueError(f"the answer has more than {self._most} bytes")
         return size
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """Balancers against the emulator: what annotations make of them, and the faults that moto lacks."""
 
+import asyncio
 import re
 from typing import Any, cast
 
@@ -8,13 +9,14 @@ import pytest
 from ccm.cloud.gate import invoke
 from ccm.cloud.interface import SelectsNodesByLabel
 from ccm.cloud.testkit.harness import port, service
-from ccm.errors import ImplementedElsewhere, NoRoom, Refused, RetryAfter
+from ccm.errors import CloudError, ImplementedElsewhere, NoRoom, Refused, RetryAfter
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from ccm.providers.aws import client
 from ccm.providers.aws.elb.annotations import PREFIX
 from tests.providers.aws.proxy import Fault, Refusal, Request
 from tests.providers.aws.world import ZONES, Account, Aws, node_of
+from tests.support.deadlines import timeout
 
 LOCAL: Json = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
 NLB = {"type": "nlb"}
@@ -216,6 +218,46 @@ async def test_nodes_are_closed_to_a_given_group_that_the_last_one_to_have_it_gi
     other = asking({"security-groups": aws.make_group("other")}, "two")
     await aws.ensure(other, nodes)
     await aws.delete(other)
+    assert groups(aws)["nodes"]["IpPermissions"] == []
+
+
+@pytest.mark.parametrize(
+    ("refused", "is_closed"),
+    [("CreateLoadBalancerListeners", True), ("ApplySecurityGroupsToLoadBalancer", False)],
+)
+async def test_what_a_change_that_fails_has_given_up_is_closed_and_nothing_else_injected(
+    aws: Aws, refused: str, is_closed: bool
+) -> None:
+    """The next try does not see any more that the load balancer had it."""
+    nodes = [node_of(aws.launch()[0])]
+    mine, other = aws.make_group("mine"), aws.make_group("other")
+    for name in ("one", "two"):
+        await aws.ensure(asking({"security-groups": mine}, name), nodes)
+    await aws.delete(asking({"security-groups": mine}, "one"))
+    changed = asking({"security-groups": other}, "two", ports=[port(81, node_port=30081)])
+    with aws.proxy.fault(refused, Refusal(400, "ValidationError")), pytest.raises(CloudError):
+        await aws.ensure(changed, nodes)
+    opened = {
+        pair["GroupId"]
+        for permission in groups(aws)["nodes"]["IpPermissions"]
+        for pair in permission["UserIdGroupPairs"]
+    }
+    assert opened == ({other} if is_closed else {mine, other})
+
+
+async def test_nodes_stay_open_to_a_given_group_that_the_last_one_leaves_while_another_is_made(
+    aws: Aws,
+) -> None:
+    await aws.start(f"ElbSecurityGroup = {aws.make_group('mine')}")
+    nodes = [node_of(aws.launch()[0])]
+    await aws.ensure(asking({}, "one"), nodes)
+    with aws.proxy.holding("elb:CreateLoadBalancer") as held:
+        making = asyncio.create_task(aws.ensure(asking({}, "two"), nodes))
+        assert await asyncio.to_thread(held.wait, timeout())
+        await aws.delete(asking({}, "one"))
+    await making
+    assert len(groups(aws)["nodes"]["IpPermissions"]) == 1
+    await aws.delete(asking({}, "two"))
     assert groups(aws)["nodes"]["IpPermissions"] == []
 
 

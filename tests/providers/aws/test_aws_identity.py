@@ -1,6 +1,7 @@
 """Who and where the provider is: assumed roles, the metadata service, tags of our own instance."""
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from threading import Event, Thread
 
 import pytest
 from botocore.config import Config
-from botocore.exceptions import CredentialRetrievalError
+from botocore.exceptions import CredentialRetrievalError, HTTPClientError
 
 from ccm import limited_process
 from ccm.cloud.gate import invoke
@@ -23,12 +24,13 @@ from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
 from ccm.providers.aws import vpc
-from ccm.providers.aws.config import AwsConfig
-from ccm.providers.aws.credentials import find_credentials
+from ccm.providers.aws.config import AwsConfig, read_config
+from ccm.providers.aws.credentials import AwsCredentials, find_credentials
 from ccm.providers.aws.provider import AwsCloud, OwnInstance, read_own_instance
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
-from ccm.providers.aws.wire import limit_time
-from tests.providers.aws.emulator import CREDENTIALS
+from ccm.providers.aws.wire import SMALL_ANSWER, limit_time
+from tests.providers.aws.emulator import CREDENTIALS, REGION
+from tests.providers.aws.proxy import Drip
 from tests.providers.aws.world import MARK, Aws, asking, config_text, node, node_of
 from tests.support.deadlines import timeout
 
@@ -39,6 +41,8 @@ METADATA = {
     "placement/region": "us-east-1",
     f"network/interfaces/macs/{MAC}/vpc-id": "vpc-1",
 }
+ROLE = "arn:aws:iam::123456789012:role/ccm"
+FUTURE = "2101-01-01T00:00:00Z"
 GIVEN = '{"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "Expiration": "%s"}'
 OWN = OwnInstance(METADATA["instance-id"], "us-east-1", "vpc-1")
 
@@ -129,6 +133,43 @@ async def test_credentials_of_a_service_that_never_ends_an_answer_are_given_up(
         assert looking.result() is None
     finally:
         _Handler.drip.clear()
+
+
+def test_metadata_without_measure_is_left_out(metadata: dict[str, str]) -> None:
+    """Its words take many times its size, in each worker."""
+    metadata["tags/instance"] = "kubernetes.io/cluster/kit" + " a" * SMALL_ANSWER
+    assert read_own_instance() == OWN
+
+
+def test_credentials_without_measure_are_not_read(
+    metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    given = {"AccessKeyId": "a", "SecretAccessKey": "b", "Token": "c", "Expiration": FUTURE}
+    metadata["iam/security-credentials/"] = "node"
+    metadata["iam/security-credentials/node"] = json.dumps(given)
+    limit_time()
+    assert find_credentials(AwsConfig(), "us-east-1", "test", Config()).access_key == "a"
+    metadata["iam/security-credentials/node"] += " " * SMALL_ANSWER
+    with pytest.raises(HTTPClientError, match=f"more than {SMALL_ANSWER} bytes"):
+        find_credentials(AwsConfig(), "us-east-1", "test", Config())
+
+
+async def test_a_role_that_is_asked_for_again_is_given_up_in_time_injected(aws: Aws) -> None:
+    """All calls wait for it, some of them in a lock of all Services."""
+    extra = f"RoleARN = {ROLE}\nCallTimeout = {timeout(0.5):g}s"
+    config = read_config(config_text(aws, aws.proxy.url, extra).encode(), "cloud.conf")
+    once = Config(retries={"mode": "standard", "total_max_attempts": 1})
+    limit_time()
+    credentials = AwsCredentials(
+        lambda: find_credentials(config, REGION, "test", once), config.call_timeout
+    )
+    with aws.proxy.fault("AssumeRole", Drip()):
+        looking = asyncio.create_task(asyncio.to_thread(credentials._look_again))
+        await asyncio.wait([looking], timeout=timeout(5.0))
+        assert looking.done()
+    assert not looking.result()
 
 
 def test_a_process_for_credentials_that_never_ends_is_ended(
@@ -302,15 +343,14 @@ def test_nothing_is_ours_without_a_cluster() -> None:
 
 async def test_a_role_is_assumed_for_all_calls(aws: Aws) -> None:
     (made,) = aws.launch()
-    role = "arn:aws:iam::123456789012:role/ccm"
-    extra = f"RoleARN = {role}\nSourceARN = arn:aws:eks:us-east-1:123456789012:cluster/kit"
+    extra = f"RoleARN = {ROLE}\nSourceARN = arn:aws:eks:us-east-1:123456789012:cluster/kit"
     await aws.start(extra, caller="node-0")
     node = node_of(made)
     answers = await aws.describe(node)
     assert isinstance(answers[node.name], Instance)
     first = aws.proxy.requests[0]
     assert first.name == "sts:AssumeRole"
-    assert first.parameters["RoleArn"] == role
+    assert first.parameters["RoleArn"] == ROLE
     assert first.parameters["RoleSessionName"] == "ccm-supervisor-node-0"
     assert aws.proxy.counted()["sts:AssumeRole"] == 1
     assert "ccm-supervisor/node-0" in aws.proxy.requests[-1].user_agent

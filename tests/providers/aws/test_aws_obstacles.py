@@ -250,6 +250,18 @@ async def test_zones_that_cannot_be_read_move_no_balancer_injected(aws: Aws) -> 
     await aws.ensure(asking("nlb"))
 
 
+async def test_a_wrong_answer_about_zones_counts_for_a_while_injected(
+    aws: Aws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccm.providers.aws.vpc.ZONE_CACHE_TTL", 0.0)
+    await aws.start(timings=AwsTimings(subnet_cache_ttl=0.0))
+    aws.proxy.rewrite = lambda _, answer: answer.replace(b">availability-zone<", b">local-zone<")
+    with pytest.raises(Refused, match="no public subnet"):
+        await aws.ensure(asking("nlb"))
+    aws.proxy.reset()
+    assert (await aws.ensure(asking("nlb"))).ingress
+
+
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
 async def test_a_new_subnet_does_not_move_a_balancer(aws: Aws, kind: str) -> None:
     """One subnet is as good as the other: that in use stays, whichever sorts first."""

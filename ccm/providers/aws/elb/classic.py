@@ -1,8 +1,9 @@
 """Classic Load Balancers as an `ElbType`, with the security group that goes with each."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from ccm.errors import Refused, warnings_as_notes
+from ccm.errors import CloudError, Refused, warnings_as_notes
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.service import Service
@@ -51,6 +52,7 @@ class ClassicElbs:
     def __init__(self, elb: ElbDependencies) -> None:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
         self._groups = ElbSecurityGroups(elb)
+        self._making = dict[str, str]()  # given groups of those being made or changed, by name
 
     def get(self, service: Service) -> Balancer | None:
         name = service.default_balancer_name
@@ -89,16 +91,23 @@ class ClassicElbs:
             return list(classic_plan.plan(desired, observed))
 
         calls(given or [own.id if own else GROUP_TO_CREATE])
-        with warnings_as_notes(request.annotations):
+        with warnings_as_notes(request.annotations), self._being_made(request.name, given):
             if not given:
                 own = self._groups.ensure(own, group_name, request)
             own_id = own.id if own else ""
             groups = given or [own_id]
             given_up = {*(observed.groups if observed else ())} - {*groups, *extra}
-            ingress = self._node_ingress(request.name, groups[0], own_id, given_up)
+            kept = set[str]()
+            ingress = self._node_ingress(request.name, groups[0], own_id, given_up, kept)
             ingress.open(backends, tag)
             executor = ElbExecutor(self._api, observed.hostname if observed else "")
-            executor.execute(calls(groups))
+            try:
+                executor.execute(calls(groups))
+            except CloudError:
+                if given_up:  # which nothing shows any more once it is done
+                    kept |= {*(self._find(request.name) or {}).get("SecurityGroups", ())}
+                    ingress.close(backends, tag)
+                raise
             ingress.close(backends, tag)
             if given and own:
                 self._groups.delete(own)
@@ -192,28 +201,44 @@ class ClassicElbs:
         return self._vpc.backends(target_instances(annotations, nodes), registered, tag)
 
     def _node_ingress(
-        self, name: str, group_id: str, own_id: str = "", given_up: Collection[str] = ()
+        self,
+        name: str,
+        group_id: str,
+        own_id: str = "",
+        given_up: Collection[str] = (),
+        kept: Collection[str] = (),
     ) -> NodeIngress:
         """The nodes opened for a group; `own_id` is closed where another group took its place.
 
         So are groups `given_up`, whichever load balancer the rules for them are described as of.
+        Those `kept`, as they are when it is planned, are not.
         """
         desired = frozenset({node_rule(group_id, name)})
-        replaced = own_id if own_id != group_id else ""
 
         def plan(group: SecurityGroup) -> Iterable[IngressChange]:
             opened = opened_for(group, name) | (opened_for(group) & {*given_up})
-            unused = self._unused(opened - {group_id}, name)
+            unused = self._unused(opened - {group_id, *kept}, name)
+            replaced = own_id if own_id not in {group_id, *kept} else ""
             return plan_node_ingress(group, desired, replaced, unused)
 
         return NodeIngress(self._elb, plan)
 
     def _unused(self, groups: set[str], name: str) -> set[str]:
-        """Those of the groups that no other load balancer has."""
+        """Those of the groups that no other load balancer has, or is to have."""
         if not groups:
             return set()
+        left = groups - {*self._making.copy().values()}  # before the list, which may have them then
         others = [item for item in self._all() if item.get("LoadBalancerName") != name]
-        return groups - {group for item in others for group in item.get("SecurityGroups") or ()}
+        return left - {group for item in others for group in item.get("SecurityGroups") or ()}
+
+    @contextmanager
+    def _being_made(self, name: str, given: Sequence[str]) -> Iterator[None]:
+        """Inside, the nodes stay open for the first of these groups."""
+        self._making[name] = next(iter(given), "")
+        try:
+            yield
+        finally:
+            del self._making[name]
 
 
 # Reading a load balancer from the API.
