@@ -18,6 +18,7 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
         ("attacks-services", 2),
         ("attacks-turns", 2),
         ("attacks-gce", 2),
+        ("attacks-incus", 1),
         ("attacks-answers", 1),
         ("attacks-clouds", 1),
         ("attacks-port", 2),

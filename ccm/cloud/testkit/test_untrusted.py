@@ -16,8 +16,8 @@ from ccm.cloud.testkit.adapter import Machine, Owner, Untestable
 from ccm.cloud.testkit.gate import LACKING, AnothersAnswer, LackingAnswer
 from ccm.cloud.testkit.harness import Harness, node, node_of, port, service, volume
 from ccm.errors import CloudError, Refused
-from ccm.model.cloud import Answer, Balancer, Gone, Instance, PlaceAnswer, Unknown
-from ccm.model.objects import Node
+from ccm.model.cloud import Answer, Balancer, Gone, Ingress, Instance, PlaceAnswer, Unknown
+from ccm.model.objects import Json, Node
 from ccm.model.service import MOST_RANGES, SOURCE_RANGES, Feature, Service
 
 pytestmark = pytest.mark.asyncio
@@ -212,6 +212,34 @@ async def test_an_answer_without_what_is_there_harms_no_other(
         assert before <= set(await invoke(harness.adapter.balancer_resources))
         with suppress(CloudError):
             await harness.until_done(balancers.delete, moved)
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+async def test_an_answer_without_what_is_there_moves_no_published_balancer(
+    harness: Harness, lacking: Callable[[Any], Any]
+) -> None:
+    """Its clients know the address, and nobody brings it back once another one is published."""
+    own, machines = service("own"), await harness.machines(3)
+    backends, lacks = [node_of(machine) for machine in machines], LackingAnswer(lacking)
+    made = await harness.until_done(harness.load_balancers.ensure, own, backends)
+    own.raw["status"] = {"loadBalancer": {"ingress": list(map(_written, made.ingress))}}
+    before = set(await invoke(harness.adapter.balancer_resources))
+    while lacks.is_next():
+        await harness.restart()
+        harness.gate.spoil = lacks
+        with suppress(CloudError):
+            other = await harness.until_done(harness.load_balancers.ensure, own, backends)
+            assert other.ingress == made.ingress, f"with answer {lacks.number}"
+        await harness.restart()
+        again = await harness.until_done(harness.load_balancers.ensure, own, backends)
+        assert again.ingress == made.ingress
+        assert set(await invoke(harness.adapter.balancer_resources)) == before
+        await harness.check_balancer(own, machines)
+
+
+def _written(way: Ingress) -> Json:
+    """One of a status' addresses as the API server keeps it."""
+    return {"ip": way.ip} if way.ip else {"hostname": way.hostname}
 
 
 async def test_anothers_record_answers_a_write_and_is_not_taken_for_ones_own(

@@ -111,6 +111,13 @@ class IncusApi(JsonApi):
         """The metadata of the answer to a GET."""
         return await self.call(operation, "GET", path, query)
 
+    async def get_named(self, operation: str, path: str, name: str, **query: str) -> Json:
+        """The same where it has to be the record of this name."""
+        found = await self.get(operation, path, **query)
+        if not isinstance(found, dict) or found.get("name") != name:
+            raise CloudError(f"{self.named(operation)}: the answer is not about {name}")
+        return found
+
     async def get_tagged(
         self, operation: str, path: str, query: Mapping[str, str]
     ) -> tuple[Any, str]:

@@ -36,7 +36,7 @@ class IncusInstances(MachineLookup[InstanceList, ListedInstance]):
 
     async def read(self, nodes: Sequence[Node]) -> InstanceList:
         """One list of each project."""
-        return await self._inventory.read(recursion=2)
+        return await self._inventory.read(recursion=2, nodes=nodes)
 
     async def find(self, node: Node, listing: InstanceList) -> Sequence[ListedInstance] | Answer:
         """By name only while it has no UUID: every list then has to be there, and what an instance

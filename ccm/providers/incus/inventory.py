@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from itertools import chain
 
-from ccm.cloud.lookup import read_each
+from ccm.cloud.lookup import MAX_READS, batches, read_each
 from ccm.errors import CloudError, NotFound
 from ccm.http import BodyTooLarge, path_of
 from ccm.model.cloud import UUID, read_address
@@ -112,15 +112,12 @@ class ListedInstance:
         IPv4 address of its own beside one with a network is a virtual IP, which moves.
         """
         interfaces = mapping(mapping(self.record.get("state")).get("network")).values()
-        found: list[str] = []
-        for nic in self.nics(network):
-            own = [
-                address
-                for interface in map(mapping, interfaces)
-                if nic.hwaddr and text(interface.get("hwaddr")).lower() == nic.hwaddr
-                for address in objects(interface.get("addresses"))[:MAX_ADDRESSES]
-                if address.get("scope") == "global"
-            ]
+        by_hwaddr, found = defaultdict[str, list[Json]](list), list[str]()
+        for interface in map(mapping, interfaces):
+            shown = objects(interface.get("addresses"))[:MAX_ADDRESSES]
+            by_hwaddr[text(interface.get("hwaddr")).lower()] += shown
+        for hwaddr in dict.fromkeys(nic.hwaddr for nic in self.nics(network) if nic.hwaddr):
+            own = [item for item in by_hwaddr[hwaddr] if item.get("scope") == "global"]
             for family in ("inet", "inet6"):
                 some = [item for item in own if item.get("family") == family]
                 if family == "inet" and any(item.get("netmask") != "32" for item in some):
@@ -184,13 +181,14 @@ class Inventory:
     def __init__(self, apis: Sequence[IncusApi]) -> None:
         self._projects = [(api, project) for api in apis for project in api.projects]
 
-    async def read(self, recursion: int) -> InstanceList:
+    async def read(self, recursion: int, nodes: Sequence[Node] | None = None) -> InstanceList:
         """The instances, with their states if `recursion` is 2; raises when no list could be read.
 
-        What cannot be read of a project, or what says too little, is among the failures.
+        With `nodes` states may be of what these may be alone. What cannot be read of a project, or
+        what says too little, is among the failures.
         """
         found = InstanceList()
-        reads = {place: self._read(*place, recursion) for place in self._projects}
+        reads = {place: self._read(*place, recursion, nodes) for place in self._projects}
         for result in (await read_each(reads)).values():
             if isinstance(result, CloudError):
                 found.failures.append(str(result))
@@ -199,7 +197,9 @@ class Inventory:
                     found.add(instance)
         return found
 
-    async def _read(self, api: IncusApi, project: str, recursion: int) -> list[ListedInstance]:
+    async def _read(
+        self, api: IncusApi, project: str, recursion: int, nodes: Sequence[Node] | None = None
+    ) -> list[ListedInstance]:
         query = {"project": project, "recursion": str(recursion)}
         try:
             listed = await api.get("ListInstances", "/instances", **query)
@@ -207,7 +207,8 @@ class Inventory:
             if recursion < 2 or not isinstance(error.__cause__, BodyTooLarge):
                 raise
             found = await self._read(api, project, recursion=1)
-            await asyncio.gather(*map(self._read_state, found))
+            for some in batches(found if nodes is None else _of_nodes(found, nodes), MAX_READS):
+                await asyncio.gather(*map(self._read_state, some))
             return found
         if not isinstance(listed, list):
             raise CloudError("ListInstances: the answer is not a list")
@@ -238,12 +239,10 @@ class Inventory:
     async def _check_project(self, api: IncusApi, project: str) -> None:
         """Raise unless the project is there for us."""
         try:
-            found = await api.get("GetProject", path_of("projects", project))
+            await api.get_named("GetProject", path_of("projects", project), project)
         except NotFound as error:
             why = f"there is no project {project}: look into the configuration"
             raise CloudError(why) from error
-        if mapping(found).get("name") != project:
-            raise CloudError(f"Incus' answer is not about project {project}")
 
     async def find_by_name(self, name: str) -> list[ListedInstance]:
         """The instances of one name, each project asked by itself; raises if one cannot say."""
@@ -264,10 +263,20 @@ class Inventory:
         return ListedInstance(api, project, record)
 
 
+def _of_nodes(instances: Sequence[ListedInstance], nodes: Sequence[Node]) -> list[ListedInstance]:
+    """Those that these Nodes may be, by UUID or by name."""
+    uuids = {ids.uuid_of(node.provider_id) for node in nodes}
+    names = {node.name for node in nodes}
+    return [item for item in instances if item.uuid in uuids or item.node_name in names]
+
+
 def instance_of(node: Node, listed: InstanceList) -> ListedInstance | None:
-    """The one readable instance that a Node's provider ID names."""
+    """The one readable instance that a Node's provider ID names, of several in its project."""
     if uuid := ids.uuid_of(node.provider_id):
         found = listed.by_uuid.get(uuid, [])
+        if len(found) > 1:
+            project = node.provider_id.split("/")[2]
+            found = [item for item in found if item.project == project]
         return found[0] if len(found) == 1 else None
     named = listed.named(ids.name_of(node.provider_id), node)
     return named[0] if len(named) == 1 and named[0].is_readable else None

@@ -6,7 +6,8 @@ in one request, which Incus refuses when someone has changed the instance since 
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from ipaddress import ip_network
 from urllib.parse import quote, unquote
@@ -34,38 +35,41 @@ MARK = "user.ccm.routes"
 KEYS = {4: "ipv4.routes", 6: "ipv6.routes"}
 OVN = "ovn"
 ROUTES = "which routes there are"
+MAX_MARK = 64 << 10  # characters; another cluster may write any number to its own instances
 BACK_WAIT = 60.0
 """Seconds for which one without its addresses holds up others: root in it may take them away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Which networks of an instance are which cluster's, as they are written in it."""
+    """Which networks of an instance are which clusters', as they are written in it."""
 
-    entries: frozenset[tuple[str, Network]]
+    by_network: Mapping[Network, Set[str]]
 
     @classmethod
     def of(cls, instance: ListedInstance) -> "Marks":
         """Those of the instance itself: what a profile says is not about one machine."""
-        found = set[tuple[str, Network]]()
-        for entry in text(instance.config.get(MARK)).split(","):
+        found = defaultdict[Network, set[str]](set)
+        written = "" if has_long_mark(instance) else text(instance.config.get(MARK))
+        for entry in written.split(","):
             cluster, _, cidr = entry.strip().partition(":")
             if network := read_network(cidr):
-                found.add((unquote(cluster), network))
-        return cls(frozenset(found))
+                found[network].add(unquote(cluster))
+        return cls(dict(found))
 
-    def clusters(self, network: Network) -> set[str]:
+    def clusters(self, network: Network) -> Set[str]:
         """Whose a network is."""
-        return {cluster for cluster, marked in self.entries if marked == network}
+        return self.by_network.get(network, frozenset())
 
     def networks(self, cluster: str) -> set[Network]:
         """Those of one cluster."""
-        return {network for owner, network in self.entries if owner == cluster}
+        return {network for network, owners in self.by_network.items() if cluster in owners}
 
     def written(self, keep: set[Network], cluster: str) -> str:
         """All of other clusters, and ours of the networks that are kept."""
-        kept = [each for each in self.entries if each[0] != cluster]
-        kept += [(cluster, network) for network in keep]
+        kept = [(cluster, network) for network in keep]
+        for network, owners in self.by_network.items():
+            kept += [(owner, network) for owner in owners - {cluster}]
         return ",".join(sorted(f"{quote(item, safe='')}:{network}" for item, network in kept))
 
 
@@ -153,8 +157,11 @@ class IncusRoutes:
         key = instance.project, nic.network
         if "network" in nic.config and key not in self._kinds:
             path = path_of("networks", nic.network)
-            found = await instance.api.get("GetNetwork", path, project=instance.project)
-            self._kinds[key] = text(mapping(found).get("type"))
+            query = {"project": instance.project}
+            found = await instance.api.get_named("GetNetwork", path, nic.network, **query)
+            if not (kind := text(found.get("type"))):
+                raise CloudError(f"GetNetwork: the answer does not say what {nic.network} is")
+            self._kinds[key] = kind
         return self._kinds.get(key, "")
 
     # Writing
@@ -162,6 +169,8 @@ class IncusRoutes:
     async def _change(self, listed: ListedInstance, network: Network, is_wanted: bool) -> None:
         """Add or remove one network of one NIC, unless someone changes the instance meanwhile."""
         instance, tag = await self._read_tagged(listed)
+        if has_long_mark(instance):
+            raise Refused(f"instance {instance.name}: {MARK} has more than {MAX_MARK} characters")
         nic = self._nic(instance)
         marks, current = Marks.of(instance), list(networks_of(nic))
         is_ours = self._cluster in marks.clusters(network)
@@ -237,6 +246,11 @@ class IncusRoutes:
 
     def _count(self, instance: ListedInstance) -> int:
         return len(instance.guest_addresses(self._network))
+
+
+def has_long_mark(instance: ListedInstance) -> bool:
+    """Whether its mark is longer than what is read: then it says nothing."""
+    return len(text(instance.config.get(MARK))) > MAX_MARK
 
 
 def networks_of(nic: Nic) -> Iterator[Network]:

@@ -11,7 +11,11 @@ from moto.ec2.models.subnets import Subnet
 from moto.ec2.responses import EC2Response
 from moto.elb import models as elb
 from moto.elbv2 import models as elbv2
-from moto.elbv2.exceptions import DuplicateListenerError, ELBClientError
+from moto.elbv2.exceptions import (
+    DuplicateListenerError,
+    DuplicateLoadBalancerName,
+    ELBClientError,
+)
 
 NETWORK_PROTOCOLS = ("TLS", "TCP", "UDP", "TCP_UDP")
 Before = Callable[..., Any]
@@ -147,6 +151,13 @@ def make_or_find_target_group(before: Before, self: Any, name: str, **options: A
     return before(self, name, **options)
 
 
+def make_balancer(before: Before, self: Any, *, name: str, **options: Any) -> Any:
+    """A name is one load balancer's."""
+    if any(one.name == name for one in [*self.load_balancers.values()]):
+        raise DuplicateLoadBalancerName
+    return before(self, name=name, **options)
+
+
 def describe_target_groups(before: Before, self: Any, balancer: str | None, *others: Any) -> Any:
     """One belongs to a load balancer as long as a listener forwards to it; there may be none."""
     groups = [*self.target_groups.values()]
@@ -213,6 +224,7 @@ METHODS: dict[tuple[type, str], Callable[..., Any]] = {
     (elb.FakeListener, "instance_protocol"): instance_protocol,
     (elb.ELBBackend, "create_load_balancer_listeners"): make_listeners,
     (elbv2.FakeLoadBalancer, "__init__"): make_network,
+    (elbv2.ELBv2Backend, "create_load_balancer"): make_balancer,
     (elbv2.ELBv2Backend, "delete_load_balancer"): delete_network,
     (elbv2.FakeTargetGroup, "__init__"): make_target_group,
     (elbv2.ELBv2Backend, "create_target_group"): make_or_find_target_group,

@@ -1,19 +1,25 @@
 """What a Service asks of Incus, the record that it becomes, and which addresses there are."""
 
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from ccm.cloud.testkit.harness import port, service
-from ccm.errors import Refused
+from ccm.cloud.interface import Instances
+from ccm.cloud.testkit.harness import node, port, service
+from ccm.errors import CloudError, Conflict, NotFound, Refused
 from ccm.model.objects import Json
 from ccm.model.records import differences
 from ccm.model.service import Service
+from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import FORWARD, BalancerSection
 from ccm.providers.incus.ids import Cluster
+from ccm.providers.incus.inventory import InstanceList, Inventory
 from ccm.providers.incus.lb import plan
 from ccm.providers.incus.lb.addresses import allowed_subnets, free_addresses, is_usable
+from ccm.providers.incus.lb.load_balancers import IncusLoadBalancers
 from ccm.providers.incus.lb.plan import Backend
 from ccm.providers.incus.lb.request import (
     ADDRESSES,
@@ -23,6 +29,7 @@ from ccm.providers.incus.lb.request import (
     read_request,
     written,
 )
+from tests.providers.incus.test_incus_records import UUID, instance
 
 CLUSTER = Cluster("kit")
 SECTION = BalancerSection(network="ovn0", project="k8s")
@@ -187,3 +194,119 @@ def test_the_ranges_of_a_project_are_those_of_its_uplink() -> None:
     assert list(allowed_subnets(value, "up")) == [
         ip_network("192.0.2.0/24"), ip_network("2001:db8::/112")
     ]  # fmt: skip
+
+
+class Network:
+    """The load balancers of a network and its instances; of some lists `lists` makes others."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Json] = {}
+        self.lists: list[Callable[[Sequence[Json]], list[Any]]] = []
+        self.instances = [self.instance(number) for number in range(3)]
+        self.operations: list[str] = []
+
+    @staticmethod
+    def instance(number: int, **changes: Any) -> Any:
+        config = {
+            "volatile.uuid": UUID[:-1] + str(number),
+            "volatile.eth0.last_state.ip_addresses": f"10.99.0.{number + 2}",
+        }
+        return instance(name=f"n-{number}", **{"config": config, **changes})
+
+    async def get(self, operation: str, path: str, **query: str) -> Any:
+        self.operations.append(operation)
+        if operation == "GetLoadBalancer":
+            if found := self.records.get(path.rpartition("/")[2]):
+                return found
+            raise NotFound("Load balancer not found")
+        listed = [*self.records.values()]
+        return self.lists.pop()(listed) if "List" in operation and self.lists else listed
+
+    async def call(
+        self, operation: str, method: str, path: str, query: object, body: Json | None = None
+    ) -> None:
+        self.operations.append(operation)
+        address = path.rpartition("/")[2]
+        if body and method == "POST":
+            if body["listen_address"] in self.records:
+                raise Conflict("a load balancer for that listen address already exists")
+            self.records[body["listen_address"]] = body
+        elif body:
+            self.records[address] |= body
+        else:
+            del self.records[address]
+
+    async def read(self, recursion: int) -> InstanceList:
+        listed = InstanceList()
+        for item in self.instances:
+            listed.add(item)
+        return listed
+
+    def started(self) -> IncusLoadBalancers:
+        """A new process of the provider."""
+        section = BalancerSection(
+            network="ovn0", project="k8s", address_range=(ip_network("192.0.2.0/24"),)
+        )
+        api, inventory = cast(IncusApi, self), cast(Inventory, self)
+        return IncusLoadBalancers(api, cast(Instances, None), inventory, section, CLUSTER)
+
+
+@pytest.mark.parametrize("lists", [1, 9])
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        lambda listed: [],
+        lambda listed: [{"listen_address": one["listen_address"]} for one in listed],
+        lambda listed: [f"/1.0/load-balancers/{one['listen_address']}" for one in listed],
+    ],
+)
+async def test_a_list_that_lacks_a_published_balancer_moves_no_service(
+    lacking: Callable[[Sequence[Json]], list[Any]], lists: int
+) -> None:
+    """It got another address for good, and the one that its clients know was deleted."""
+    network, asked = Network(), service()
+    made = await network.started().ensure(asked, [])
+    asked.raw["status"] = {"loadBalancer": {"ingress": [{"ip": made.ingress[0].ip}]}}
+    before = deepcopy(network.records)
+    network.lists = [lacking] * lists
+    with pytest.raises(CloudError, match="ListLoadBalancers: the answer"):
+        await network.started().ensure(asked, [])
+    network.lists.clear()
+    assert (await network.started().ensure(asked, [])).ingress == made.ingress
+    assert network.records == before
+    assert network.operations.count("GetLoadBalancer") <= 1, "in the usual case none is read"
+    network.records.clear()
+    assert (await network.started().ensure(asked, [])).ingress == made.ingress
+    network.records[made.ingress[0].ip]["config"] = {}
+    assert (await network.started().ensure(asked, [])).ingress != made.ingress, "another's by now"
+
+
+@pytest.mark.parametrize(
+    ("changes", "stays"),
+    [
+        pytest.param({"config": {"volatile.uuid": UUID[:-1] + "0"}}, True, id="no address"),
+        pytest.param({"expanded_devices": {}}, True, id="no devices"),
+        pytest.param({"status_code": 102}, False, id="it is stopped"),
+        pytest.param(
+            {"expanded_devices": {"eth0": {"type": "nic", "network": "ovn1"}}}, False, id="moved"
+        ),
+    ],
+)
+async def test_an_instance_stays_a_backend_while_answers_lack_its_address(
+    changes: Json, stays: bool
+) -> None:
+    """Answers without the addresses of some took these out of all load balancers."""
+    network, asked = Network(), service()
+    nodes = [node(f"n-{at}", f"incus://k8s/{UUID[:-1]}{at}") for at in range(3)]
+    (way,) = (await network.started().ensure(asked, nodes)).ingress
+    before = deepcopy(network.records[way.ip]["backends"])
+    network.instances[0] = network.instance(0, **changes)
+    await network.started().update_nodes(asked, nodes)
+    expected = before if stays else before[1:]
+    assert network.records[way.ip]["backends"] == expected
+    await network.started().ensure(asked, nodes)
+    assert network.records[way.ip]["backends"] == expected
+    await network.started().update_nodes(asked, nodes[1:])
+    assert network.records[way.ip]["backends"] == before[1:], "its Node is gone"

@@ -2,7 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,10 +13,11 @@ import orjson
 import pytest
 from aiohttp import web
 
+from ccm.cloud.lookup import MAX_READS
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError, Conflict, Denied, NotFound, Refused, RetryAfter
-from ccm.http import HttpResponse, path_of
+from ccm.http import BodyTooLarge, HttpResponse, path_of
 from ccm.model.objects import Json, Node
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import IncusApi
@@ -26,9 +30,15 @@ from ccm.providers.incus.config import (
     RouteSection,
 )
 from ccm.providers.incus.instances import host_name, type_of
-from ccm.providers.incus.inventory import MAX_ADDRESSES, InstanceList, Inventory, ListedInstance
+from ccm.providers.incus.inventory import (
+    MAX_ADDRESSES,
+    InstanceList,
+    Inventory,
+    ListedInstance,
+    instance_of,
+)
 from ccm.providers.incus.lb.backends import BackendReader
-from ccm.providers.incus.routes import BACK_WAIT, MARK, IncusRoutes
+from ccm.providers.incus.routes import BACK_WAIT, MARK, MAX_MARK, IncusRoutes
 from ccm.providers.incus.zones import zone_of
 from tests.support.deadlines import timeout
 
@@ -257,6 +267,13 @@ def test_an_answer_that_is_none_raises(status: int, body: bytes, kind: type) -> 
     assert not isinstance(raised.value, NotFound), "what stands before Incus proves nothing"
 
 
+def api_that(get: Callable[..., Awaitable[Any]]) -> IncusApi:
+    """One whose reads have these answers."""
+    api = IncusApi("", Remote("https://127.0.0.1:9", project=("k8s",)), KitGate(1.0), "test")
+    cast(Any, api).get = get
+    return api
+
+
 @pytest.mark.parametrize("mode", [BALANCE, FORWARD])
 async def test_answers_without_any_address_of_several_instances_take_no_backend_away(
     mode: str,
@@ -274,14 +291,11 @@ async def test_answers_without_any_address_of_several_instances_take_no_backend_
         async def read(self, recursion: int) -> InstanceList:
             return listed
 
-    class Api:
-        name = ""
-
-        async def get(self, operation: str, path: str, **query: str) -> Json:
-            return {"name": "net", "config": {}}
+    async def get(operation: str, path: str, **query: str) -> Json:
+        return {"name": path.rpartition("/")[2], "config": {}}
 
     section = BalancerSection(project="default", network="net", mode=mode)
-    reader = BackendReader(cast(IncusApi, Api()), cast(Any, Inventory()), section)
+    reader = BackendReader(api_that(get), cast(Any, Inventory()), section)
     with pytest.raises(CloudError, match="none of the 3 instances' addresses"):
         await reader.read(nodes)
     assert (await reader.read(nodes[:2])).backends == []
@@ -327,6 +341,95 @@ async def test_what_a_guest_shows_makes_no_list_too_large(
     finally:
         await api.close()
         await runner.cleanup()
+
+
+async def test_states_are_read_some_at_a_time_and_of_what_nodes_are_on_alone() -> None:
+    """Of a list that is too large: whoever answers may name any number of instances."""
+    uuids = [f"{UUID[:-3]}{number:03}" for number in range(2 * MAX_READS + 50)]
+    asked, under_way, most = list[str](), 0, 0
+
+    async def get(operation: str, path: str, **query: str) -> Any:
+        nonlocal under_way, most
+        if operation == "ListInstances":
+            if query["recursion"] == "2":
+                raise CloudError("too large") from BodyTooLarge("too large")
+            return [
+                instance(name=f"n-{at}", config={"volatile.uuid": uuid}).record
+                for at, uuid in enumerate(uuids)
+            ]
+        asked.append(path)
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return {}
+
+    inventory = Inventory([api_that(get)])
+    await inventory.read(2)
+    assert (len(asked), most) == (len(uuids), MAX_READS)
+    asked.clear()
+    await inventory.read(2, [node("n-7"), node("renamed", f"incus://k8s/{uuids[9].upper()}")])
+    assert asked == ["/instances/n-7/state", "/instances/n-9/state"]
+
+
+def test_interfaces_without_number_keep_no_process_busy() -> None:
+    """Each was compared with each NIC: 15,000 of both took half a minute."""
+    macs = [f"10:66:6a:{at >> 16:02x}:{at >> 8 & 255:02x}:{at & 255:02x}" for at in range(15_000)]
+    devices = {mac: {"type": "nic", "network": "ovn0", "hwaddr": mac} for mac in macs}
+    network = {mac: nic(mac, (f"10.0.{at >> 8}.{at & 255}", "24")) for at, mac in enumerate(macs)}
+    odd, began = instance(network, expanded_devices=devices), time.process_time()
+    assert len(odd.guest_addresses("ovn0")) == len(macs)
+    assert time.process_time() - began < 3.0
+
+
+def test_of_two_instances_of_one_uuid_a_node_is_on_the_one_that_its_id_names() -> None:
+    """One may be a copy that was restored elsewhere: the Node left its load balancers for it."""
+    listed, asked = InstanceList(), node("node-1", f"incus://k8s/{UUID.upper()}")
+    own, copy = instance(), replace(instance(name="copy"), project="other")
+    for item in (copy, own):
+        listed.add(item)
+    assert instance_of(asked, listed) is own
+    listed.add(instance(name="third"))
+    assert instance_of(asked, listed) is None
+
+
+@pytest.mark.parametrize("hollow", [{}, [], {"name": "ovn0"}, {"name": "br0", "type": "bridge"}])
+async def test_an_answer_that_does_not_say_what_a_network_is_decides_nothing(hollow: Any) -> None:
+    """As what it is not, NICs of running instances on OVN were replugged at once."""
+    answers = [hollow, {"name": "ovn0", "type": "ovn"}]
+
+    async def get(operation: str, path: str, **query: str) -> Any:
+        return answers.pop(0)
+
+    item = replace(instance(), api=api_that(get))
+    routes = IncusRoutes(cast(Inventory, None), "ovn0", RouteSection(), "kubernetes")
+    with pytest.raises(CloudError, match="GetNetwork: the answer"):
+        await routes._kind(item, item.nics("ovn0")[0])
+    assert await routes._kind(item, item.nics("ovn0")[0]) == "ovn"
+
+
+async def test_marks_without_number_of_another_cluster_keep_no_process_busy() -> None:
+    """It may write any text to an instance of its own, which is in our lists as well."""
+    cidrs = [f"10.{at >> 8}.{at & 255}.0/24" for at in range(20_000)]
+    device = {"type": "nic", "network": "ovn0", "ipv4.routes": ",".join(cidrs)}
+    routes = IncusRoutes(cast(Inventory, None), "ovn0", RouteSection(), "kubernetes")
+    for count in (3_000, len(cidrs)):
+        config = {"volatile.uuid": UUID, MARK: ",".join(f"other:{it}" for it in cidrs[:count])}
+        odd = instance(config=config, expanded_devices={"eth0": device})
+        began = time.process_time()
+        assert not [*routes._routes_of(odd, None)]
+        assert time.process_time() - began < 3.0
+
+    async def get_tagged(*_: object) -> tuple[Json, str]:
+        return odd.record, "tag"
+
+    async def get(operation: str, path: str, **query: str) -> Any:
+        raise AssertionError("nothing else is read")
+
+    api = api_that(get)
+    cast(Any, api).get_tagged = get_tagged
+    with pytest.raises(Refused, match=f"{MARK} has more than {MAX_MARK} characters"):
+        await routes._change(replace(odd, api=api), ip_network("10.244.1.0/24"), is_wanted=True)
 
 
 @pytest.mark.virtual_time

@@ -1,6 +1,6 @@
 """Which instances are behind balancers: those of Nodes that run in the balancers' own network."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -8,7 +8,7 @@ from ccm.cloud.machines import verify_any, verify_complete
 from ccm.cloud.shared_read import SharedRead
 from ccm.http import path_of
 from ccm.model.cloud import Network, read_network
-from ccm.model.objects import Node, mapping, text
+from ccm.model.objects import Json, Node, mapping, text
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import FORWARD, BalancerSection
@@ -19,7 +19,7 @@ from ccm.providers.incus.inventory import (
     Nic,
     instance_of,
 )
-from ccm.providers.incus.lb.plan import Backend
+from ccm.providers.incus.lb.plan import Backend, backends_of
 from ccm.providers.incus.lb.request import family_of
 
 DEFAULT = "default"  # the project that has the networks of those without any of their own
@@ -27,15 +27,24 @@ DEFAULT = "default"  # the project that has the networks of those without any of
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Backends of all IP families, and warnings about Nodes that are left out."""
+    """Backends of all IP families, and warnings about Nodes that are left out.
+
+    `without_address` names instances that run and of which no address is known.
+    """
 
     backends: Sequence[Backend] = ()
     warnings: Sequence[str] = ()
+    without_address: Collection[str] = ()
 
-    def of_family(self, family: str) -> list[Backend]:
-        """One for each instance, by its first address."""
+    def of_family(self, family: str, current: Json | None = None) -> list[Backend]:
+        """One for each instance, by its first address; who lacks any stays as in `current`."""
+        kept = [
+            backend
+            for backend in backends_of(current or {})
+            if backend.instance in self.without_address
+        ]
         found: dict[str, Backend] = {}
-        for backend in self.backends:
+        for backend in (*self.backends, *kept):
             if family_of(backend.address) == family:
                 found.setdefault(backend.instance, backend)
         return sorted(found.values())
@@ -65,12 +74,10 @@ class BackendReader:
         shared = {item for item in {each.project for each in current} if await self._shares(item)}
         nics = [(item, self._nics(item) if item.project in shared else []) for item in current]
         running = [item for item in nics if not item[0].is_stopped]  # OVN refuses others
-        backends = [
-            Backend(self._name(item), address)
-            for item, own in running
-            for address in self._addresses(item, own)
-        ]
+        addresses = {self._name(item): self._addresses(item, own) for item, own in running}
+        backends = [Backend(name, each) for name, some in addresses.items() for each in some]
         verify_any(len(running), len(backends), "instances' addresses")
+        may_have_some = {self._name(item) for item, own in running if own or not item.nics("")}
         return Candidates(
             backends,
             [
@@ -81,6 +88,7 @@ class BackendReader:
                     "instances",
                 ),
             ],
+            {name for name in may_have_some if not addresses[name]},
         )
 
     async def _read_all(self) -> InstanceList:
@@ -88,8 +96,9 @@ class BackendReader:
         if self._section.mode != FORWARD:
             return await self._inventory.read(recursion=1)
         path = path_of("networks", self._section.network)
-        network = await self._api.get("GetNetwork", path, project=self._section.project)
-        config = mapping(mapping(network).get("config"))
+        name, project = self._section.network, self._section.project
+        network = await self._api.get_named("GetNetwork", path, name, project=project)
+        config = mapping(network.get("config"))
         found = [read_network(text(config.get(f"{item}.address"))) for item in ("ipv4", "ipv6")]
         self._subnets = [item for item in found if item]
         return await self._inventory.read(recursion=2)
@@ -101,7 +110,7 @@ class BackendReader:
 
     async def _owner(self, project: str) -> str:
         if project not in self._owners:
-            found = mapping(await self._api.get("GetProject", path_of("projects", project)))
+            found = await self._api.get_named("GetProject", path_of("projects", project), project)
             has_own = mapping(found.get("config")).get("features.networks") == "true"
             self._owners[project] = project if has_own else DEFAULT
         return self._owners[project]

@@ -12,10 +12,10 @@ from typing import Any
 from ccm.cloud.interface import Instances
 from ccm.cloud.record_balancers import Desired, RecordBalancers
 from ccm.cloud.shared_read import SharedLock
-from ccm.errors import CloudError, Conflict, NoRoom, Refused
+from ccm.errors import CloudError, Conflict, NoRoom, NotFound, Refused
 from ccm.http import path_of
 from ccm.model.cloud import Balancer, Ingress, IpMode, Network, OwnedBalancer
-from ccm.model.objects import Json, Node, objects, text
+from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.service import Feature, Service
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import FORWARD, BalancerSection
@@ -70,7 +70,9 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
             raise CloudError(f"List{self._noun}s: the answer is not a list")
         if not listed:  # as also where the certificate has no right to the project
             await self._api.get("GetProject", path_of("projects", self._section.project))
-        return objects(listed)
+        if len(records := objects(listed)) < len(listed):
+            raise CloudError(f"List{self._noun}s: the answer has something else than records")
+        return records
 
     def own(self, service: Service, records: Sequence[Json]) -> Sequence[Json]:
         cluster, uid = self._cluster, service.uid
@@ -112,7 +114,7 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         desired = list[Desired]()
         for family in request.families:
             current = by_address.get(choose(request, family, by_address))
-            backends = candidates.of_family(family)
+            backends = candidates.of_family(family, current)
             content = plan.body(mode, request.config, listeners, backends, current)
             desired.append(Desired(current, content, family))
         return desired
@@ -122,7 +124,8 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
             listeners = read_listeners(plan.listeners_mark(record))
         except ValueError as error:
             raise Refused(f"what {address_of(record)} serves is not written in it") from error
-        backends = (await self._backends.read(nodes)).of_family(family_of(address_of(record)))
+        family = family_of(address_of(record))
+        backends = (await self._backends.read(nodes)).of_family(family, record)
         return plan.with_backends(self._section.mode, record, listeners, backends)
 
     def check_ready(self, record: Json) -> None:
@@ -147,6 +150,8 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
                 return None
             if wanted and not is_usable(wanted, pools):
                 raise Refused(f"address {wanted} is in none of the ranges: {names(pools)}")
+            if not wanted and (before := request.published.get(family)):
+                await self._verify_not_own(request, before)
             taken = {address_of(item) for item in await self.shared_list()}
             candidates = list(islice(candidates_for(request, family, pools, taken), MAX_TRIES))
             for address in candidates:
@@ -161,6 +166,17 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         if len(candidates) < MAX_TRIES:
             raise NoRoom(f"no address of {family} is free in {names(pools)}")
         raise CloudError(f"{MAX_TRIES} addresses of {family} were tried, and others have them")
+
+    async def _verify_not_own(self, request: BalancerRequest, address: str) -> None:
+        """Raise for what a list lacked: the Service would get another address."""
+        path, query = self._path + path_of(address), {"project": self._section.project}
+        try:
+            answer = await self._api.get(f"Get{self._noun}", path, **query)
+        except NotFound:
+            return
+        found = dict(mapping(answer))
+        if address_of(found) != address or plan.is_marked(found, self._cluster, request.uid):
+            raise CloudError(f"List{self._noun}s: the answer lacked the Service's own {address}")
 
     async def update(self, record: Json, changes: Json) -> Json:
         """The whole record at once: in some versions a part ends the request without an answer."""

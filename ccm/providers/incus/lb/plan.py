@@ -78,6 +78,14 @@ def backend_name(backend: Backend, port: int) -> str:
     return f"{backend.instance}-{port}"
 
 
+def backends_of(record: Json) -> list[Backend]:
+    """Those that a balancer has; a forward does not name its own."""
+    return [
+        Backend(text(item.get("name")).rpartition("-")[0], text(item.get("target_address")))
+        for item in objects(record.get("backends"))
+    ]
+
+
 def choose(uid: str, backends: Sequence[Backend], current: Json) -> Backend | None:
     """The one behind a forward: the one that is there already, or any, the same for one Service."""
     now = {text(port.get("target_address")) for port in objects(current.get("ports"))}

@@ -217,6 +217,14 @@ BALANCERS = (
         "load_balancers::test_services_are_served_in_parallel",
     ),
     (
+        "what one answer lacks is made again beside it",
+        *overridden(
+            f"{CREATE}        body['name'] += '-2' * len(await self.read_all())\n"
+            f"        return {POST}"
+        ),
+        "untrusted::test_an_answer_without_what_is_there_moves_no_published_balancer",
+    ),
+    (
         "whatever a write is answered with is the Service's own",
         *overridden("    def _verify_own(self, service, record):\n        return None\n"),
         "untrusted::test_anothers_record_answers_a_write_and_is_not_taken_for_ones_own",
