@@ -67,13 +67,28 @@ async def test_the_address_of_another_cluster_is_no_additional_one(
 
 
 @pytest.mark.parametrize(
-    "ip", ["10.224.0.4", "fd00::1", "127.0.0.1", "fe80::1%eth0", "0.0.0.0", "100.64.0.4"]
+    "ip",
+    [
+        *("10.224.0.4", "fd00::1", "127.0.0.1", "fe80::1%eth0", "0.0.0.0", "100.64.0.4"),
+        "::ffff:10.224.0.4",
+    ],
 )
 async def test_an_address_that_is_not_public_is_no_additional_one(
     lab: Lab, cloud: Started, node: Node, ip: str
 ) -> None:
     """Of a machine such as the first, the tenant's ports would be open to everybody."""
     asked = web(annotations={"additional-public-ips": ip}, **OTHER_PORT)
+    with pytest.raises(Refused, match="is not a public address"):
+        await cloud.ensure(asked, node)
+    assert rules(lab) == {}
+
+
+@pytest.mark.parametrize("ip", ["168.63.129.16", "::ffff:168.63.129.16"])
+async def test_the_address_of_the_platform_is_no_additional_one(
+    lab: Lab, cloud: Started, node: Node, ip: str
+) -> None:
+    """All nodes and Pods ask it for names: their questions would come to the tenant."""
+    asked = web(annotations={"additional-public-ips": ip}, ports=[port(53, "UDP", 30053)])
     with pytest.raises(Refused, match="is not a public address"):
         await cloud.ensure(asked, node)
     assert rules(lab) == {}
@@ -135,6 +150,55 @@ async def test_who_shares_an_address_gives_it_no_label_and_no_tags(
     assert record["tags"]["a"] == "b", "it is the owner's heir"
 
 
+BY_HAND: Json = {
+    "sku": {"name": "Standard"},
+    "properties": {"publicIPAllocationMethod": "Static"},
+}
+
+
+@pytest.mark.parametrize("change", ["moves", "is deleted", "is refused"])
+async def test_a_label_goes_with_the_service_that_gave_it_to_an_address_by_hand(
+    lab: Lab, cloud: Started, node: Node, change: str
+) -> None:
+    """Else it would keep all others from a label of their own, for ever."""
+    lab.put("publicIPAddresses", "by-hand", BY_HAND)
+    named = {"pip-name": "by-hand"}
+    asked = web("attacker", {**named, "dns-label-name": "theirs"})
+    if change == "is refused":
+        lab.fail("PUT .*loadBalancers", status=400, code="InvalidResource")
+        with pytest.raises(Refused):
+            await cloud.ensure(asked, node)
+    else:
+        await cloud.ensure(asked, node)
+    await (cloud.ensure(web("attacker"), node) if change == "moves" else delete(cloud, asked))
+    record = addresses(lab)["by-hand"]
+    assert not record["properties"].get("dnsSettings")
+    assert not record.get("tags")
+    await cloud.ensure(web("victim", {**named, "dns-label-name": "ours"}, **OTHER_PORT), node)
+
+
+async def test_a_label_by_hand_and_one_of_another_cluster_stay(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """Services of two clusters may have one name, and labels show nothing else."""
+    label: Json = {"dnsSettings": {"domainNameLabel": "shop"}}
+    body = {**BY_HAND, "properties": {**BY_HAND["properties"], **label}}
+    lab.put("publicIPAddresses", "by-hand", body)
+    asked = web(annotations={"pip-name": "by-hand", "dns-label-name": "shop"})
+    await cloud.ensure(asked, node)
+    await delete(cloud, asked)
+    lab.put("publicIPAddresses", "theirs", BY_HAND)
+    asked = web(annotations={"pip-name": "theirs", "dns-label-name": "theirs"})
+    other = await Started(lab.config(), cluster_name="other").start()
+    await other.ensure(asked, host(lab.add_machine("theirs")))
+    await delete(cloud, asked)
+    labels = {
+        name: record["properties"]["dnsSettings"]["domainNameLabel"]
+        for name, record in addresses(lab).items()
+    }
+    assert labels == {"by-hand": "shop", "theirs": "theirs"}
+
+
 async def test_where_services_are_restricted_they_share_no_internal_address(
     lab: Lab, node: Node
 ) -> None:
@@ -176,6 +240,21 @@ async def test_a_service_tag_that_is_none_is_refused(
 ) -> None:
     with pytest.raises(Refused, match="allowed-service-tags"):
         await cloud.ensure(web(annotations={"allowed-service-tags": tags}), node)
+    assert not addresses(lab)
+
+
+@pytest.mark.parametrize(
+    ("networks", "ports", "why"),
+    [(5001, 1, "more than 5000 networks"), (5000, 21, "more than 100000 rules")],
+)
+async def test_allowed_networks_without_end_are_refused(
+    lab: Lab, cloud: Started, node: Node, networks: int, ports: int, why: str
+) -> None:
+    """Forty such Services would keep the worker busy for longer than it may be silent."""
+    allowed = ",".join(f"10.{number >> 8}.{number & 255}.0/24" for number in range(networks))
+    listed = [port(80 + number, node_port=30080 + number) for number in range(ports)]
+    with pytest.raises(Refused, match=why):
+        await cloud.ensure(web(annotations={"allowed-ip-ranges": allowed}, ports=listed), node)
     assert not addresses(lab)
 
 
@@ -426,6 +505,59 @@ async def test_an_address_in_a_former_resource_group_is_deleted(
     assert not rules(lab)
 
 
+BAD_RULE: dict[str, Any] = {"status": 400, "code": "SecurityRuleInvalidAddressPrefix"}
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("times", [1, 2], ids=["at once", "later"])
+async def test_a_private_address_that_is_given_up_by_a_refused_change_is_closed(
+    lab: Lab, cloud: Started, node: Node, times: int, is_deleted: bool
+) -> None:
+    """Azure gives it to the next machine, whose port would be open to everyone."""
+    ip = (await cloud.ensure(web(annotations=INTERNAL, **RANGES), node)).ingress[0].ip
+    asked = web(annotations={**INTERNAL, "load-balancer-ipv4": "10.224.7.7"}, **RANGES)
+    lab.fail("PUT .*networkSecurityGroups", times, **BAD_RULE)
+    with pytest.raises(Refused, match="SecurityRuleInvalid"):
+        await cloud.ensure(asked, node)
+    assert (ip in str(rules(lab))) is (times > 1)
+    if is_deleted:
+        await delete(cloud, asked)
+        assert rules(lab) == {}
+    else:
+        await cloud.ensure(asked, node)
+        assert [destinations_of(rule) for rule in rules(lab).values()] == [{"10.224.7.7"}]
+
+
+@pytest.mark.parametrize("group", [{}, {"load-balancer-resource-group": OTHER_GROUP}])
+@pytest.mark.parametrize("refused", ["networkSecurityGroups", "loadBalancers"])
+async def test_an_address_in_another_group_is_not_left_by_a_refused_change(
+    lab: Lab, cloud: Started, node: Node, group: dict[str, str], refused: str
+) -> None:
+    """Else a tenant would take all that the account may have, with one Service after another."""
+    other = {} if group else {"load-balancer-resource-group": OTHER_GROUP}
+    is_served = refused == "networkSecurityGroups"
+    if is_served:
+        await cloud.ensure(web(annotations=group), node)
+    lab.fail(f"PUT .*{refused}", **BAD_RULE)
+    with pytest.raises(Refused, match="SecurityRuleInvalid"):
+        await cloud.ensure(web(annotations=other if is_served else group), node)
+    await delete(cloud, web(annotations=other))
+    assert not lab.objects("publicIPAddresses")
+    assert rules(lab) == {}
+
+
+async def test_a_refused_change_takes_no_address_that_a_service_has(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    there = {"load-balancer-resource-group": OTHER_GROUP}
+    await cloud.ensure(web(annotations=there), node)
+    before = addresses(lab), parts(lab)["frontendIPConfigurations"]
+    lab.fail("PUT .*networkSecurityGroups", **BAD_RULE)
+    with pytest.raises(Refused, match="SecurityRuleInvalid"):
+        await cloud.ensure(web(annotations=there, **RANGES), node)
+    assert (addresses(lab), parts(lab)["frontendIPConfigurations"]) == before
+
+
 async def test_names_of_resource_groups_are_not_kept_in_memory(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
@@ -554,6 +686,18 @@ async def test_an_additional_address_of_two_services_is_closed_for_neither(
         await delete(cloud, web("attacker", asked, **OTHER_PORT))
         assert rules(lab) == before
     assert before.items() <= rules(lab).items()
+
+
+async def test_where_services_are_restricted_a_deletion_closes_no_additional_address_of_another(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """A Service that is refused since then keeps what it has; nobody would open it again."""
+    asked = {"additional-public-ips": "198.51.100.7"}
+    await cloud.ensure(web("victim", asked, **RANGES), node)
+    before = rules(lab)
+    restricted = await Started(lab.config(), restricts_annotations=True).start()
+    await delete(restricted, web("attacker", asked))
+    assert rules(lab) == before
 
 
 class Interrupted:

@@ -87,9 +87,15 @@ class PublicAddresses:
     """Reads a list of a group, and writes one address at a time."""
 
     def __init__(
-        self, api: AzureApi, config: AzureConfig, cluster: str, restricts: bool = False
+        self,
+        api: AzureApi,
+        config: AzureConfig,
+        cluster: str,
+        balancers: Iterable[str] = (),
+        restricts: bool = False,
     ) -> None:
         self._api, self._config, self._cluster = api, config, cluster
+        self._balancers = {item.lower() for item in balancers}  # the cluster's, by their IDs
         self._restricts = restricts  # whether Services may have addresses made for them only
         self._lists: dict[str, SharedRead[list[Json]]] = {}
         self._zones: Sequence[str] | None = None
@@ -197,23 +203,36 @@ class PublicAddresses:
             raise Refused(f"public address {name} was not made for Service {request.service.key}")
 
     async def release(self, owner: Owner, kept: Sequence[str], listed: Sequence[Json]) -> None:
-        """Delete what was made for the Service and is not kept; take its name off shared ones."""
+        """Delete what was made for the Service and is not kept; take its name and its DNS label off
+        others.
+        """
         for record in listed:
-            if not owner.is_of(record) or any(same(id_of(record), item) for item in kept):
+            is_own, has_label = owner.is_of(record), self._has_label(owner, record)
+            if not (is_own or has_label) or any(same(id_of(record), item) for item in kept):
                 continue
             others = [
                 service for service in services_of(record) if not same(service, owner.service)
             ]
             path = id_of(record)
-            if not others:
+            if is_own and not others:
                 await self._api.delete("DeletePublicAddress", path)
                 continue
-            left: Json = {"tags": {SERVICE_TAGS[0]: ",".join(others)}}
-            if same(tag_of(record, DNS_TAGS), owner.service):  # or others would have its name
+            left: Json = {"tags": {SERVICE_TAGS[0]: ",".join(others)} if is_own else {}}
+            if has_label:  # or others would have its name
                 left["tags"][DNS_TAGS[0]] = None
                 left["properties"] = {"dnsSettings": None}
             resource = SharedResource(self._api, "PublicAddress", path, None, lock=SharedLock(None))
             await resource.change(lambda current, left=left: _change(current, left))  # type: ignore[misc]
+
+    def _has_label(self, owner: Owner, record: Json) -> bool:
+        """Whether its DNS label is the Service's: another cluster may have one of its name, whose
+        load balancer has the address.
+        """
+        user = key_of(properties_of(record).get("ipConfiguration"))
+        balancer, is_frontend, _ = user.partition("/frontendipconfigurations/")
+        if owner.is_anothers(record) or (is_frontend and balancer not in self._balancers):
+            return False
+        return same(tag_of(record, DNS_TAGS), owner.service)
 
     async def zones(self) -> Sequence[str]:
         """The region's zones, which new addresses and frontends are in, as upstream's."""
@@ -276,7 +295,7 @@ class PublicAddresses:
                 raise Refused(f"public address {name} has the DNS label of Service {user}")
             if current and not user and not same(current, label):
                 raise Refused(f"public address {name} has the DNS label {current!r} already")
-            if label or current:
+            if (label or current) and (user or not current):  # or it is by hand, and stays
                 wanted.setdefault("properties", {})["dnsSettings"] = (
                     {"domainNameLabel": label} if label else None
                 )

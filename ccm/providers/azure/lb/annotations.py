@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ccm.errors import Refused
 from ccm.model.cloud import Network, read_network
+from ccm.model.service import MOST_RANGES
 
 PREFIX = "service.beta.kubernetes.io/azure-"
 PORT_PREFIX = "service.beta.kubernetes.io/port_"
@@ -100,7 +101,10 @@ class Annotations:
 
     def networks(self, name: str) -> list[Network]:
         """A list of networks; raises `Refused`."""
-        found = [read_network(item) for item in self.items(name)]
+        items = self.items(name)
+        if len(items) > MOST_RANGES:
+            raise Refused(f"annotation {PREFIX}{name}: more than {MOST_RANGES} networks are given")
+        found = [read_network(item) for item in items]
         if None in found:
             raise Refused(
                 f"annotation {PREFIX}{name}: {self.text(name)!r} is not a list of networks"

@@ -29,13 +29,14 @@ from ccm.providers.azure.lb.backend_pools import BackendPools
 from ccm.providers.azure.lb.members import inner_addresses, named
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
 from ccm.providers.azure.lb.placement import Balancers, Place, Placements
-from ccm.providers.azure.lb.plan import BalancerPlan, own_frontends
+from ccm.providers.azure.lb.plan import BalancerPlan, address_of, own_frontends
 from ccm.providers.azure.lb.request import (
     BalancerRequest,
     additional_ips,
     published_ips,
     read_request,
 )
+from ccm.providers.azure.lb.security_group import Extent
 from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
 
@@ -70,9 +71,10 @@ class AzureLoadBalancers:
         self._placements = Placements()
         self._public = dict[str, set[str]]()  # addresses, by the base name of a Service
         self._additional = dict[str, set[str]]()
-        """Additional addresses that may be open, by the same: a status has them only later."""
+        """Additional and private ones that may be open, by the same: a status may lack them."""
         self._shares = not context.restricts_annotations
-        self._addresses = PublicAddresses(api, config, self._cluster, not self._shares)
+        paths = [item.path for item in self._resources.values()]
+        self._addresses = PublicAddresses(api, config, self._cluster, paths, not self._shares)
         self._admission = Admission(api, config)
         self._pools = BackendPools(api, config, instances, self._admission, self._read_balancers)
         self._balancers = SharedRead(self._read_balancers)
@@ -99,11 +101,16 @@ class AzureLoadBalancers:
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         request = read_request(service, self._config, self._cluster)
+        balancers: Balancers = {}
+        public = dict[str, Json]()  # by family, as far as they are there
         try:
             with warnings_as_notes(request):
-                return await self._ensure(request, nodes)
+                balancers = await self._balancers()
+                return await self._ensure(request, nodes, balancers, public)
         except CloudError:  # its rules are none that others have to make room for
             self._placements.forget(request.names)
+            with suppress(CloudError):
+                await self._give_up(request, balancers, [*public.values()])
             raise
 
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
@@ -124,7 +131,9 @@ class AzureLoadBalancers:
         owner, annotations = Owner(self._cluster, service.key), Annotations(service.annotations)
         group = annotations.resource_group
         frontends = plan.frontends_in(balancers.values(), names)
-        listed = await self._addresses.list(group)
+        listed = await self._addresses.list("")
+        if group:  # a change that failed may have left something in either
+            listed = [*listed, *await self._addresses.list(group)]
         listed = await self._addresses.complete(frontends, listed)
         addresses = {*ips_of(frontends, listed)}
         is_reached = plan.has_own_node_ports(balancers.values(), names)
@@ -135,10 +144,9 @@ class AzureLoadBalancers:
         additional = self._additional.get(names.base, set())
         more = {*published_ips(service), *marked, *additional} - addresses
         with suppress(Refused):
-            more |= {*additional_ips(annotations)}
+            more |= {*additional_ips(annotations)} if self._shares else set()
         if more:
-            known = None if group else listed
-            more -= await self._addresses.of_others(balancers.values(), names, known)
+            more -= await self._addresses.of_others(balancers.values(), names, listed)
         addresses |= more
         extent = extent_of(names, balancers.values(), frontends, listed)
         await self._admission.open(names, None, addresses, extent, [])
@@ -167,9 +175,14 @@ class AzureLoadBalancers:
 
     # What is done
 
-    async def _ensure(self, request: BalancerRequest, nodes: Sequence[Node]) -> Balancer:
+    async def _ensure(
+        self,
+        request: BalancerRequest,
+        nodes: Sequence[Node],
+        balancers: Balancers,
+        public: dict[str, Json],
+    ) -> Balancer:
         names, group, self._pools.nodes = request.names, request.annotations.resource_group, nodes
-        balancers = await self._balancers()
         reads: list[Any] = await together(
             self._pools.read(names, nodes, balancers), self._addresses.list(group)
         )
@@ -184,12 +197,13 @@ class AzureLoadBalancers:
                 raise Refused(f"{ip} is the address of a machine")
         self._check_moving(request, balancers, listed)
         place = await self._place(request, balancers, listed)
-        public = {
-            family: await self._addresses.ensure(request, family, listed)
-            for family in request.public
-        }
+        for family in request.public:
+            public[family] = await self._addresses.ensure(request, family, listed)
         request = self._with_kept_addresses(request, place, balancers)
         planned = await self._plan(request, public, place, balancers.get(place))
+        private = {*map(address_of, before)} - plan.public_keys(balancers.values())
+        opened = self._additional.get(names.base, set())
+        self._additional[names.base] = {*opened, *more, *private}  # whatever comes of the writes
         now = await self._write(planned, place, balancers)
         self._public[names.base] = {ids.key_of(item) for item in public.values()}
         balancer = now[place]
@@ -208,11 +222,9 @@ class AzureLoadBalancers:
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = self._pools.addresses(names, balancers, read)
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
-        opened = self._additional.get(names.base, set())
         if was := {*published_ips(request.service), *opened} - {*addresses, *more, *extent.shared}:
             stale |= was - await self._addresses.of_others(now.values(), names)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
-        self._additional[names.base] = {*opened, *more}  # whatever comes of the write
         await self._admission.admit(request, addresses, extent, wanted)
         self._additional[names.base] = {*more}
         await self._pools.take_over(names, now, await self._leave(names, now, now.keys() - {place}))
@@ -222,6 +234,27 @@ class AzureLoadBalancers:
         return Balancer(
             names.base, tuple(Ingress(ip=item) for item in served), tuple(request.warnings)
         )
+
+    async def _give_up(
+        self, request: BalancerRequest, balancers: Balancers, public: Sequence[Json]
+    ) -> None:
+        """Close and release what the Service had, and no frontend has after a change that failed.
+
+        Of another resource group also what was made for it: no list has that later.
+        """
+        names, group = request.names, request.annotations.resource_group
+        had = plan.frontends_in(balancers.values(), names)
+        if not (had or group):
+            return
+        now = {**balancers, **await self._balancers()}.values()
+        used = {address_of(item) for balancer in now for item in plan.frontends_of(balancer)}
+        left = [item for item in had if address_of(item) not in used]
+        wanted = {*map(ids.key_of, public)}
+        kept = used | (wanted & {*map(address_of, had)} if group else wanted)
+        listed = await self._addresses.complete(left, public)
+        if left:
+            await self._admission.open(names, None, (), Extent(ips_of(left, listed)), [])
+        await self._addresses.release(self._addresses.owner(request), [*kept], listed)
 
     def _check_moving(
         self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]

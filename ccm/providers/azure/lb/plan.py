@@ -256,6 +256,12 @@ def frontends_in(balancers: Iterable[Json], names: Names) -> list[Json]:
     return [frontend for balancer in balancers for frontend in own_frontends(balancer, names)]
 
 
+def address_of(frontend: Json) -> str:
+    """The ID of its public address, or its private address."""
+    properties = properties_of(frontend)
+    return key_of(properties.get("publicIPAddress")) or text(properties.get("privateIPAddress"))
+
+
 def public_keys(balancers: Iterable[Json]) -> set[str]:
     """The public addresses of all frontends."""
     frontends = (item for balancer in balancers for item in frontends_of(balancer))

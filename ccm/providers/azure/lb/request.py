@@ -16,7 +16,7 @@ from ipaddress import (
 from ccm.errors import Refused
 from ccm.model.cloud import Network, read_address, read_network
 from ccm.model.objects import Json, text
-from ccm.model.service import SOURCE_RANGES, Service, ServicePort
+from ccm.model.service import MOST_RULES, SOURCE_RANGES, Service, ServicePort
 from ccm.providers.azure.config import SHARED, AzureConfig
 from ccm.providers.azure.lb.annotations import (
     CONFIGURATIONS,
@@ -41,6 +41,7 @@ MOST_SERVICE_TAGS = 50
 MOST_ADDITIONAL = 100  # addresses by annotation; the group of all Services takes 4,000
 _PRIVATE = "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"
 INNER = [*map(ip_network, _PRIVATE)]
+PLATFORM = ip_address("168.63.129.16")  # Azure's DNS and agent, for every machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,11 +294,11 @@ def additional_ips(annotations: Annotations) -> list[str]:
     if len(found) > MOST_ADDITIONAL:
         raise Refused(f"annotation {key}: more than {MOST_ADDITIONAL} addresses")
     try:
-        addresses = [ip_address(item) for item in found]
+        addresses = [_unmapped(ip_address(item)) for item in found]
     except ValueError as error:
         raise Refused(f"annotation {key}: {error}") from error
     for address in addresses:  # of a machine, ports would be open
-        if _is_inner(address):
+        if _is_inner(address) or address == PLATFORM:
             raise Refused(f"annotation {key}: {address} is not a public address")
     return [str(address) for address in addresses]
 
@@ -306,6 +307,11 @@ def published_ips(service: Service) -> set[str]:
     """Public addresses in the status, among which are additional ones that it had."""
     found = (read_address(text(item.get("ip"))) for item in service.ingress)
     return {str(ip) for ip in found if ip and not _is_inner(ip)}
+
+
+def _unmapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """What kube-proxy takes it for: `::ffff:192.0.2.1` is 192.0.2.1."""
+    return (ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else ip
 
 
 def _is_inner(ip: IPv4Address | IPv6Address) -> bool:
@@ -360,11 +366,14 @@ def _sources(
         raise Refused(f"annotation {PREFIX}allowed-ip-ranges: there are source ranges as well")
     if ranges and tags:
         annotations.warnings.append("source ranges and allowed-service-tags both let clients in")
+    if len(tags) > MOST_SERVICE_TAGS:  # each is a rule of the group that all Services share
+        raise Refused(f"annotation {PREFIX}allowed-service-tags: more than {MOST_SERVICE_TAGS}")
     for tag in tags:
         if not (SERVICE_TAG.fullmatch(tag) or read_network(tag)):
             raise Refused(f"annotation {PREFIX}allowed-service-tags: {tag!r} is not a service tag")
-    if len(tags) > MOST_SERVICE_TAGS:  # each is a rule of the group that all Services share
-        raise Refused(f"annotation {PREFIX}allowed-service-tags: more than {MOST_SERVICE_TAGS}")
+    if len(allowed) * len(service.ports) > MOST_RULES:
+        why = f"{len(allowed)} networks for {len(service.ports)} ports are more than {MOST_RULES}"
+        raise Refused(f"annotation {PREFIX}allowed-ip-ranges: {why} rules")
     networks = ranges + allowed
     if not tags and not networks and not is_internal:
         tags = [INTERNET]
