@@ -104,6 +104,8 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         zone = machine.zone
         if zone is None:
             return Unknown(f"{machine.id} has no zone, and its fault domain is not known")
+        if error := listing.why_no_public(machine):
+            return Unknown(f"the public addresses of {machine.id} are not known: {error}")
         addresses = addresses_of(node.name, machine, listing)
         if not addresses:
             return Unknown(f"{machine.id} has no address yet")

@@ -6,6 +6,7 @@ A list of machines has no power states: those are in a list of their own, of the
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TypeVar
@@ -161,12 +162,20 @@ class Machines(Listing[str, Machine]):
     by_name: dict[str, list[Machine]] = field(default_factory=lambda: defaultdict(list))
     public: dict[str, str] = field(default_factory=dict)  # addresses by ID
     unread: dict[str, CloudError] = field(default_factory=dict)  # by group, why not
+    unread_public: dict[str, CloudError] = field(default_factory=dict)  # by list, why not
     interfaces: list[Json] = field(default_factory=list)  # also of machines that are gone
 
     def why_unread(self, machine_id: str) -> CloudError | None:
         """Why nothing is known of a machine's group."""
         scope = scope_of(machine_id)
         return self.unread.get(scope.group) if scope else None
+
+    def why_no_public(self, machine: Machine) -> CloudError | None:
+        """Why the public addresses of a machine are not known; raises where one has an odd ID."""
+        for public_id in machine.public_ids:
+            if error := self.unread_public.get(_list_of(public_id)):
+                return error
+        return None
 
     def add(self, machines: Iterable[Machine]) -> None:
         for machine in machines:
@@ -235,10 +244,21 @@ class MachineReader:
         return Machine(record, _own_view(record))
 
     async def read_public(self, listing: Machines, machines: Iterable[Machine]) -> None:
-        """Read the public addresses of some machines, a list for each place where they are."""
-        lists = {_list_of(public_id) for machine in machines for public_id in machine.public_ids}
+        """Read the public addresses of some machines, a list for each place where they are.
+
+        What cannot be read is noted as such: only the machines that have an address there need it.
+        """
+        lists = set[str]()
+        for public_id in (found for machine in machines for found in machine.public_ids):
+            with suppress(CloudError):
+                lists.add(_list_of(public_id))
         for path in sorted(lists):
-            for record in await self._api.list("ListPublicAddresses", path):
+            try:
+                records = await self._api.list("ListPublicAddresses", path)
+            except CloudError as error:
+                listing.unread_public[path] = error
+                continue
+            for record in records:
                 address = text(properties_of(record).get("ipAddress"))
                 listing.public[key_of(record)] = address
 

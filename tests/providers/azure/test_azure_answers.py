@@ -184,7 +184,12 @@ def test_a_machine_that_a_list_leaves_out_stays_behind_load_balancers() -> None:
     sets = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets"
     nodes = [node(f"n-{item}", f"azure://{sets}/{item}/virtualMachines/0") for item in "ab"]
     nodes.append(node("other", f"azure://{sets}/c/virtualMachines/0".replace("/s/", "/t/")))
-    machines.add([Machine({"id": f"{sets}/a/virtualMachines/0", "name": "a"}, None)])
+    nic = INTERFACE.format("a")
+    ip = {"properties": {"privateIPAddress": "10.0.0.8"}}
+    profile = {"networkProfile": {"networkInterfaces": [{"id": nic}]}}
+    record = {"id": f"{sets}/a/virtualMachines/0", "name": "a", "properties": profile}
+    interface: Json = {"id": nic, "properties": {"ipConfigurations": [ip]}}
+    machines.add([Machine(record, None, {nic.lower(): interface})])
     wanted = backends(nodes, machines, config)
     assert {name: bool(machine) for name, machine in wanted.items()} == {"n-a": True, "n-b": False}
     entry = {"name": "n-b", "properties": {"ipAddress": "10.0.0.9"}}
@@ -353,6 +358,18 @@ async def test_what_a_list_has_of_another_group_is_left_out() -> None:
     cast(Any, azure).exchange = exchange
     path = BALANCER.rpartition("/")[0]
     assert await azure.list("ListLoadBalancers", path) == [{"id": BALANCER}]
+
+
+async def test_a_next_link_of_any_length_is_not_taken_to_pieces() -> None:
+    """One of 60 MB would keep the process busy for longer than it may be silent."""
+    azure, link = api(), f"https://management.azure.com/?{'a=1&' * 5_000}"
+
+    async def exchange(_: object) -> tuple[Any, HttpResponse]:
+        return {"value": [], "nextLink": link}, HttpResponse(200, "", {})
+
+    cast(Any, azure).exchange = exchange
+    with pytest.raises(CloudError, match="the next page is not understood"):
+        await azure.list("ListLoadBalancers", BALANCER.rpartition("/")[0])
 
 
 async def test_what_was_read_without_an_etag_is_not_written() -> None:

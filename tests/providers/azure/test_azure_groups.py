@@ -6,10 +6,11 @@ from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import node as node_named
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance
-from ccm.model.objects import Node
+from ccm.model.objects import Json, Node
+from ccm.providers.azure.api import AzureApi
 from tests.labs.azure.lab import GROUP, OTHER_GROUP, SUBSCRIPTION, Lab
 from tests.providers.azure.conftest import Started, host
-from tests.providers.azure.test_azure_balancers import members, web
+from tests.providers.azure.test_azure_balancers import members, rules, web
 from tests.providers.azure.test_azure_routes import create, listed
 
 MANY = 12
@@ -64,6 +65,27 @@ async def test_without_the_right_to_the_subscription_no_machine_leaves(
     assert cloud.load_balancers
     await invoke(cloud.load_balancers.update_nodes, web(), gone)
     assert members(lab) == {one.name for one in gone}
+
+
+async def test_a_machine_that_is_listed_without_its_addresses_stays_behind_load_balancers(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its interface may be lacking in its list; the pool, and what lets clients in, have it."""
+    nodes = [host(lab.add_machine(f"node-{number}")) for number in range(2)]
+    cloud = await Started(lab.config(**BY_ADDRESS)).start()
+    asked = web(annotations={"disable-load-balancer-floating-ip": "true"})
+    await cloud.ensure(asked, *nodes)
+    before, read = rules(lab), AzureApi.list
+
+    async def list_less(api: AzureApi, operation: str, path: str, **query: str) -> list[Json]:
+        found = await read(api, operation, path, **query)
+        return [item for item in found if item["name"] != "node-1-nic"]
+
+    monkeypatch.setattr(AzureApi, "list", list_less)
+    made = await cloud.ensure(asked, *nodes)
+    assert made.warnings == ("the machine is not known of nodes node-1",)
+    assert members(lab) == {"node-0", "node-1"}
+    assert rules(lab) == before
 
 
 async def _why(cloud: Started, name: str, nodes: list[Node]) -> str:

@@ -364,6 +364,29 @@ async def test_public_addresses_are_read_in_one_list(lab: Lab, cloud: Started) -
     assert cloud.operations.count("ListPublicAddresses") == 1
 
 
+@pytest.mark.parametrize("kind", ["denied", "gone", "odd"])
+async def test_a_public_address_that_cannot_be_read_is_its_machines_alone(
+    lab: Lab, cloud: Started, kind: str
+) -> None:
+    """It may be of a group to which nobody gave a right."""
+    pip = {"sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}}
+    ip = {"publicIPAddress": {"id": lab.put("publicIPAddresses", "a", pip, OTHER_GROUP)["id"]}}
+    nodes = [host(lab.add_machine("with", ip=ip)), host(lab.add_machine("without"))]
+    if kind == "odd":
+        interface = lab.get("networkInterfaces", "with-nic")
+        (record,) = interface["properties"]["ipConfigurations"]
+        record["properties"]["publicIPAddress"] = {"id": "/odd"}
+        lab.merge(interface["id"], properties=interface["properties"])
+    else:
+        status, code = (
+            (403, "AuthorizationFailed") if kind == "denied" else (404, "ResourceGroupNotFound")
+        )
+        lab.fail(f"GET .*/{OTHER_GROUP}/.*publicIPAddresses", 9, status=status, code=code)
+    answers = await cloud.describe(*nodes)
+    assert isinstance(answers["with"], Unknown)
+    assert isinstance(answers["without"], Instance)
+
+
 async def test_network_calls_go_to_the_networks_subscription(lab: Lab) -> None:
     """AZ57."""
     lab.add_machine("node-1")

@@ -351,6 +351,27 @@ async def test_a_list_without_the_shared_address_closes_it_for_no_one(
     assert open_to == [["80"]]
 
 
+async def test_an_address_that_a_list_lacks_is_not_written_over_what_it_is(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What people set by hand would be lost, and the names of who shares it."""
+    asked = web()
+    published = [{"ip": item.ip} for item in (await cloud.ensure(asked, node)).ingress]
+    asked.raw["status"] = {"loadBalancer": {"ingress": published}}
+    await cloud.ensure(web("other", **OTHER_PORT, loadBalancerIP=published[0]["ip"]), node)
+    ((_, record),) = addresses(lab).items()
+    lab.merge(record["id"], properties={"idleTimeoutInMinutes": 9})
+    before, read = addresses(lab), AzureApi.list
+
+    async def list_less(api: AzureApi, operation: str, path: str, **query: str) -> list[Json]:
+        found = await read(api, operation, path, **query)
+        return [] if operation == "ListPublicAddresses" else found
+
+    monkeypatch.setattr(AzureApi, "list", list_less)
+    await cloud.ensure(asked, node)
+    assert addresses(lab) == before
+
+
 async def test_an_address_that_is_given_back_meanwhile_fails_no_one_else(
     lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

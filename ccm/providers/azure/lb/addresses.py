@@ -180,6 +180,8 @@ class PublicAddresses:
             name = request.names.address(family, name_of(asked.prefix))
             same_name = [item for item in listed if same(text(item.get("name")), name)]
             record = same_name[0] if same_name else {}
+            if not record and request.service.ingress:  # the list may lack it
+                record = await self._read(self._path(request, name)) or {}
             if record and not self.owner(request).is_of(record):
                 raise Refused(
                     f"public address {name} is not marked as Service {request.service.key}'s"

@@ -26,7 +26,7 @@ from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, ips_
 from ccm.providers.azure.lb.admission import Admission, extent_of
 from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
 from ccm.providers.azure.lb.backend_pools import BackendPools
-from ccm.providers.azure.lb.members import inner_addresses, named
+from ccm.providers.azure.lb.members import inner_addresses, named, private_addresses
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
 from ccm.providers.azure.lb.placement import Balancers, Place, Placements
 from ccm.providers.azure.lb.plan import BalancerPlan, address_of, own_frontends
@@ -221,6 +221,8 @@ class AzureLoadBalancers:
         listed = await self._addresses.complete(frontends, [*listed, *public.values()])
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = self._pools.addresses(names, balancers, read)
+        if unknown:  # they stay behind the load balancer, and in its rules
+            machine_ips &= private_addresses(wanted.values())
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
         if was := {*published_ips(request.service), *opened} - {*addresses, *more, *extent.shared}:
             stale |= was - await self._addresses.of_others(now.values(), names)

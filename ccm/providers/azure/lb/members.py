@@ -57,7 +57,8 @@ class PoolMembers:
 def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> Backends:
     """The machines of Nodes; those of the control plane only if configured so.
 
-    One that is not listed is not known until its Node is gone: a list may leave it out.
+    One that is listed without addresses, or not at all, is not known until its Node is gone: a
+    list may leave it out.
     """
     found, unread = dict[str, Machine | None](), 0
     for node in nodes:
@@ -66,7 +67,8 @@ def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> 
         scope = ids.scope_of(machine_id)
         is_ours = scope is not None and ids.same(scope.subscription, config.subscription_id)
         if is_ours and not (is_left_out and config.exclude_master_from_standard_lb):
-            found[node.name] = machines.by_id.get(machine_id)
+            machine = machines.by_id.get(machine_id)
+            found[node.name] = machine if machine and machine.private else None
             unread += machines.why_unread(machine_id) is not None
     listed = sum(machine is not None for machine in found.values())
     verify_any(len(found) - unread, listed, "machines of nodes")
