@@ -109,7 +109,7 @@ class ProxmoxInstances(MachineLookup[Search, Found]):
             case ids.Numbered(region, vmid):
                 return await listing.prove_vmid(self._region(region), vmid)
             case ids.ByUuid(uuid):
-                return await listing.prove_uuid(uuid)
+                return await listing.prove_uuid(node, uuid)
         return Unknown("a Node without a provider ID is never gone")
 
     def marks(self, machine: Found) -> Collection[str]:

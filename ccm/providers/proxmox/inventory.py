@@ -4,7 +4,6 @@ The list says nothing of UUIDs, and a shorter or empty one proves nothing: a tok
 may, and a host outside the quorum answers with what it knew.
 """
 
-import asyncio
 import base64
 import binascii
 import re
@@ -107,6 +106,10 @@ class Inventory:
         """What was read of it before; None when that may be another machine's by now."""
         return self._kept(machine)
 
+    def forget_identity(self, machine: ListedMachine) -> None:
+        """Read its configuration again when it is next asked for."""
+        self._cached.pop(machine.vmid, None)
+
     async def identity(self, machine: ListedMachine) -> Identity:
         """What its configuration says; raises `NotFound` when it has just moved.
 
@@ -158,8 +161,8 @@ class Inventory:
         ] or self._members
         if not hosts:
             return f"{self.region} lists no hosts"
-        for why in await asyncio.gather(*(self._why_on(host, vmid) for host in hosts)):
-            if why:
+        for host in hosts:  # of which an answer may name any number
+            if why := await self._why_on(host, vmid):
                 return why
         try:
             again = await self.read_again()

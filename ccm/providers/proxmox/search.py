@@ -92,8 +92,16 @@ class Search:
         gone = Gone(f"{region} has no machine {vmid}, by its list and by its last host")
         return Unknown(why) if why else gone
 
-    async def prove_uuid(self, uuid: str) -> Answer:
-        """Whether no machine has this UUID, once the identities of all were read."""
+    async def prove_uuid(self, node: Node, uuid: str) -> Answer:
+        """Whether no machine has this UUID, once the identities of all were read.
+
+        Those that are called like the Node are read again: an answer may have been another's.
+        """
+        named = self._named(node)
+        for inventory, machine in named:
+            inventory.forget_identity(machine)
+        if found := await self._of_uuid(named, uuid, is_sure=True):
+            return Unknown(f"machine {found[0]} has UUID {uuid}, which one answer did not say")
         why = join_reasons(self._failed.values() or await self._why_unread())
         return Unknown(why) if why else Gone(f"no machine of any cluster has UUID {uuid}")
 

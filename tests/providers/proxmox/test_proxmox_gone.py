@@ -1,5 +1,6 @@
 """Nobody is gone on doubt: rights, quorum, lists that are short, and answers that are none."""
 
+import asyncio
 from collections.abc import Callable
 from itertools import count, islice
 from typing import Any, cast
@@ -7,7 +8,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from ccm.errors import CloudError
+from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import Gone, Instance
 from ccm.providers.proxmox.api import ProxmoxApi
 from ccm.providers.proxmox.inventory import MOST_LEFT, Inventory
@@ -265,6 +266,49 @@ async def test_after_a_start_each_host_is_asked(
     assert "host pve2 has machine 100" in await cloud.why(asked)
     pve.remove(100)
     assert isinstance(await cloud.describe_one(asked), Gone)
+
+
+async def test_one_mixed_up_configuration_makes_no_one_gone(pve: Served, cloud: Started) -> None:
+    """What it said was kept for as long as the machine ran."""
+    pve.add(100, "node-1", UUID)
+    answers = [{"smbios1": f"uuid={OTHER_UUID}", "name": "node-1"}]
+    assert cloud.instances
+    api = cloud.instances._inventories["one"].api  # type: ignore[attr-defined]
+    get = api.get
+
+    async def mixed_up(operation: str, path: str, **query: str) -> Any:
+        answer = await get(operation, path, **query)
+        return answers.pop() if operation == "GetConfig" and answers else answer
+
+    api.get = mixed_up
+    assert "machine 100 of one has UUID" in await cloud.why(NAMED)
+    assert isinstance(await cloud.describe_one(NAMED), Instance)
+
+
+async def test_hosts_without_number_are_asked_one_after_another() -> None:
+    """One answer that names them made as many calls at once for each machine that is missed."""
+    asked, under_way, most = 0, 0, 0
+
+    class Api:
+        region = "one"
+
+        async def get(self, operation: str, path: str, **query: str) -> Any:
+            nonlocal asked, under_way, most
+            if operation == "GetClusterStatus":
+                hosts = [{"type": "node", "name": f"pve{at}"} for at in range(1000)]
+                return [{"type": "cluster", "quorate": 1}, *hosts]
+            if operation != "GetConfig":
+                return {"/": {"VM.Audit": 1}} if operation == "GetPermissions" else []
+            asked, under_way = asked + 1, under_way + 1
+            most = max(most, under_way)
+            await asyncio.sleep(0)
+            under_way -= 1
+            raise NotFound(f"Configuration file '{path.removesuffix('/config')}.conf' is not there")
+
+    inventory = Inventory(cast(ProxmoxApi, Api()))
+    assert not await inventory.why_incomplete()
+    assert not await inventory.why_kept(100)
+    assert (asked, most) == (1000, 1)
 
 
 async def test_lists_of_other_machines_each_time_take_no_memory() -> None:
