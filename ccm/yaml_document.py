@@ -97,6 +97,8 @@ def parse_yaml(content: bytes, on_duplicate: OnDuplicate, *, merges: bool = Fals
         loader = _Loader(content)
         root = loader.get_node() if loader.check_node() else None
         return _Values(on_duplicate, merges).read(root, 0) if root else None
+    except YamlError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark, f"{error.problem} {error.context}"
         remedy = next((_REMEDIES[words] for words in _REMEDIES if words in problem), "")

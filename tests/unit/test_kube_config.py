@@ -147,7 +147,7 @@ async def test_a_pipe_keeps_no_one_waiting(tmp_path: Path, place: str) -> None:
         await load(str(pipe) if place == "kubeconfig" else kubeconfig)
 
 
-@pytest.mark.parametrize("odd", ['"\\UFFFFFFFF"', '"\\uD800"'])
+@pytest.mark.parametrize("odd", ['"\\UFFFFFFFF"', '"\\U00110000"'])
 async def test_an_escape_that_is_no_character_is_a_fault(tmp_path: Path, odd: str) -> None:
     (file := tmp_path / "kubeconfig").write_text(f"current-context: {odd}")
     with pytest.raises(ConfigurationFault, match="is not usable"):
