@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Sequence
 from urllib.parse import unquote
 
-from ccm.cloud.lookup import read_each
+from ccm.cloud.lookup import NOT_UNDERSTOOD, read_each
 from ccm.cloud.machines import MAX_REASONS, MachineLookup
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Instance, NodeAddress, Unknown, swapped_uuid
@@ -94,7 +94,7 @@ class VsphereInstances(MachineLookup[Search, Found]):
             tags, why = dict[str, list[Tag]](), ""
             try:
                 tags |= await reader.attached(places) if places else {}
-            except CloudError as error:
+            except (CloudError, *NOT_UNDERSTOOD) as error:
                 why = str(error)
             categories = self._config.region_category, self._config.zone_category
             for moid, some in chains.items():

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from pyVmomi import vim, vmodl
 
-from ccm.cloud.lookup import MAX_PAGES
+from ccm.cloud.lookup import MAX_PAGES, NOT_UNDERSTOOD
 from ccm.errors import CloudError
 from ccm.http import BodyTooLarge
 from ccm.model.cloud import PowerState, swapped_uuid
@@ -115,7 +115,7 @@ class Machine:
 
     def parent_of(self, *names: str) -> str:
         """The ID of the first of these that it has."""
-        return next((moid for name in names if (moid := self.properties.get(name))), "")
+        return next((moid for name in names if (moid := text(self.properties.get(name)))), "")
 
     def guest_names(self) -> Iterator[str]:
         """What its Node may be called, in small letters: its guest, with its domain or without."""
@@ -199,14 +199,17 @@ class InventoryReader:
         """
         while True:
             try:
-                objects = await self._objects()
+                inventory = self._understood(await self._objects())
+            except NOT_UNDERSTOOD as error:
+                what = f"{self.name}: ListInventory: the answer is not understood"
+                raise CloudError(f"{what}: {type(error).__name__}: {error}") from error
             except CloudError as error:
                 if self._pages >= PAGE or not isinstance(error.__cause__, BodyTooLarge):
                     raise
                 self._pages *= 2
                 continue
             self._pages = max(self._pages // 2, 1)
-            return self._understood(objects)
+            return inventory
 
     async def _objects(self) -> list[Any]:
         try:

@@ -1,16 +1,22 @@
 """What a vCenter may answer that is odd, without the lab."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pyVmomi import vim
 
 from ccm.cloud.testkit.gate import KitGate
+from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError
-from ccm.providers.vsphere.config import VCenter
+from ccm.model.cloud import Instance, Unknown
+from ccm.providers.vsphere.config import VCenter, VsphereConfig
 from ccm.providers.vsphere.credentials import CredentialSource
+from ccm.providers.vsphere.instances import VsphereInstances
 from ccm.providers.vsphere.inventory import MOST_PLACES, Inventory, Machine, Place
-from ccm.providers.vsphere.search import Search
+from ccm.providers.vsphere.search import Found, Search
 from ccm.providers.vsphere.soap import Soap
 from ccm.providers.vsphere.vcenter import VCenterApi
 
@@ -22,8 +28,9 @@ ENVELOPE = (
 )
 
 
-def api() -> VCenterApi:
-    return VCenterApi(VCENTER, CredentialSource(VCENTER, None), KitGate(10.0), "test")
+def api(name: str = "lab") -> VCenterApi:
+    vcenter = replace(VCENTER, name=name)
+    return VCenterApi(vcenter, CredentialSource(vcenter, None), KitGate(10.0), "test")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
@@ -112,3 +119,51 @@ async def test_a_login_whose_answers_are_odd_is_made_again(what: str) -> None:
     session = await vcenter.open_session()
     assert session.cookie == "vmware_soap_session=b"
     vcenter._session = None
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        [SimpleNamespace(propSet=[], missingSet=[], obj=None)],
+        [SimpleNamespace(propSet=5, missingSet=[], obj=None)],
+        ["text"],
+    ],
+)
+async def test_an_odd_answer_of_one_vcenter_leaves_the_others_served(odd: list[Any]) -> None:
+    """All Nodes were unknown for it."""
+    moid, uuid = "vm-1", "42aaaaaa-ab00-4c00-8000-00000000000a"
+    values = {"name": "node-1", "config.uuid": uuid}
+    properties = [SimpleNamespace(name=name, val=value) for name, value in values.items()]
+    machine = SimpleNamespace(propSet=properties, missingSet=[], obj=vim.VirtualMachine(moid))
+    apis = [api("good"), api("odd")]
+    for vcenter, answer in zip(apis, ([machine], odd), strict=True):
+        cast(Any, vcenter).in_session = answering(answer)
+    config = VsphereConfig(tuple(it.vcenter for it in apis))
+    asked = [node("node-1", f"vsphere://{uuid}"), node("node-2", f"vsphere://{uuid[:-1]}b")]
+    answers = await VsphereInstances(apis, config).describe(asked)
+    assert isinstance(answers["node-1"], Instance)
+    lost = answers["node-2"]
+    assert isinstance(lost, Unknown)
+    assert "odd: ListInventory: the answer is not understood" in lost.why
+
+
+def answering(answer: Any) -> Callable[..., Awaitable[Any]]:
+    """What answers all calls with this."""
+
+    async def in_session(*_: object) -> Any:
+        return answer
+
+    return in_session
+
+
+async def test_odd_tags_are_why_a_zone_is_not_known() -> None:
+    """Nodes in other vCenters were unknown for them."""
+    vcenter = api()
+    cast(Any, vcenter).rest = answering([{"object_id": {"id": "dc-1"}, "tag_ids": 5}])
+    config = VsphereConfig((VCENTER,), region_category="region", zone_category="zone")
+    instances = VsphereInstances([vcenter], config)
+    inventory = Inventory("lab", places={"dc-1": Place("Datacenter", "dc-1", "dc", "")})
+    machine = Machine("vm-1", "node-1", "", {"parent": "dc-1"})
+    found = Found(cast(Any, None), inventory, machine)
+    topologies = await instances._topologies([found])
+    assert "not iterable" in topologies["vm-1", "lab"].why_not
