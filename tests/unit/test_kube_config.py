@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -142,9 +143,14 @@ async def test_inline_certificates_are_kept_where_no_one_tidies_up(
 async def test_a_pipe_keeps_no_one_waiting(tmp_path: Path, place: str) -> None:
     """Whose loop waits renews no Lease, and answers no probe."""
     os.mkfifo(pipe := tmp_path / "pipe")
+    writer = Thread(target=pipe.write_bytes, args=[b""], daemon=True)
+    writer.start()  # who waits nevertheless gets something, and the test its end
     kubeconfig = written(tmp_path, {}, {"tokenFile": str(pipe)})
     with pytest.raises(ConfigurationFault, match="not a regular file"):
         await load(str(pipe) if place == "kubeconfig" else kubeconfig)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer.join()  # which may not have come as far as the pipe before
+    os.close(reader)
 
 
 @pytest.mark.parametrize("odd", ['"\\UFFFFFFFF"', '"\\U00110000"'])
