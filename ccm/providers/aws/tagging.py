@@ -5,13 +5,12 @@ what differs; upstream goes by a label that it leaves on the Node. Imports no SD
 """
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from ccm.bus.frames import Message
-from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
+from ccm.decide.budget import Priority
 from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults
 from ccm.kube.client import RateLimit
 from ccm.kube.events import ObjectRef
@@ -92,7 +91,6 @@ class TaggingController:
             settings.tagging_controller_burst_limit,
         )
         self._limit = RateLimit(rate, burst) if rate and burst else None
-        self._changes = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)  # by Node
         self._instances: dict[str, str] = {}  # by Node
         self._nodes: dict[str, set[str]] = defaultdict(set)  # by instance
 
@@ -106,12 +104,7 @@ class TaggingController:
         if now:
             self._instances[key] = now
             self._nodes[now].add(key)
-        keys = [each for each in (before, now) if each and now != before]
-        # A kubelet may register again for ever, with an instance that is made up each time.
-        pause = self._changes.take(key, time.monotonic()) if keys else 0.0
-        for each in keys if pause else ():
-            self._context.queue.add_after(each, pause)
-        return () if pause else keys
+        return filter(None, (before, now)) if now != before else ()
 
     async def run(self) -> None:
         await asyncio.gather(self._reader.run(), self._resync())

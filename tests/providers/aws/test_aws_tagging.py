@@ -1,6 +1,5 @@
 """The tagging controller under its runner, on the emulator: what is tagged, in how many calls."""
 
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -9,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import ConfigurationFaults
 from ccm.model.objects import Json
 from ccm.providers.aws import tagging
@@ -158,19 +156,6 @@ async def test_an_instance_that_is_not_ours_is_done_with_when_its_node_is_gone(a
         work.put(**dict.fromkeys(provider_ids([foreign]), ""))
         status = await work.rest(1)
     assert (status["pending"], own_tags(aws, foreign)) == (0, TAGS)
-
-
-async def test_a_kubelet_that_names_another_instance_each_time_costs_few_reads(aws: Aws) -> None:
-    (machine,) = aws.launch()
-    async with working(aws) as work:
-        began = time.monotonic()
-        for number in range(50):
-            work.put(a=f"aws:///z/i-{number:017x}")
-            await work.rest(0)
-        reads = work.calls()["DescribeInstances"]
-        assert reads <= READS + (time.monotonic() - began) / READ_PAUSE + 1
-        work.put(a=f"aws:///z/{machine['InstanceId']}")
-        await until(lambda: own_tags(aws, machine) == TAGS)
 
 
 async def test_what_cannot_be_tagged_says_why_and_holds_up_no_other(aws: Aws) -> None:
