@@ -12,8 +12,9 @@ from ccm.model.cloud import Instance, Unknown
 from ccm.model.objects import Json
 from ccm.providers.digitalocean.firewall_plan import opened
 from ccm.providers.digitalocean.lb.annotations import BALANCER_ID
+from ccm.providers.digitalocean.lb.plan import MAX_ADDRESSES, has_address
 from tests.labs.digitalocean.records import networks
-from tests.labs.digitalocean.server import DigitalOcean
+from tests.labs.digitalocean.server import VPC, DigitalOcean
 from tests.providers.digitalocean.adapter import config_of
 from tests.providers.digitalocean.balancers import NAME, web
 from tests.providers.digitalocean.conftest import Started, host
@@ -58,6 +59,29 @@ async def test_anothers_record_that_answers_a_write_is_not_taken_for_ones_own(
     assert do.balancers[theirs["id"]] == theirs
     cloud.gate.mix_up = None
     assert (await cloud.ensure(renamed, host(worker))).ingress == made.ingress
+
+
+@pytest.mark.parametrize("lines", [[f"vpc-id = {VPC}"], []], ids=["with VPC", "without"])
+async def test_a_droplet_that_is_not_there_keeps_no_service_from_its_load_balancer(
+    do: DigitalOcean, worker: Json, lines: list[str]
+) -> None:
+    """A kubelet may name any: the lowest number says in which region new ones are made."""
+    cloud = await Started(config_of(do, *lines)).start()
+    await cloud.describe(host(worker))
+    made_up = host({**worker, "name": "hostile", "id": 1})
+    assert (await cloud.ensure(web(), host(worker), made_up)).ingress
+    (body,) = do.bodies("POST", "load_balancers")
+    assert (body["region"], body["droplet_ids"]) == ("nyc3", [worker["id"]])
+
+
+def test_of_thousands_of_addresses_that_a_kubelet_writes_few_are_looked_at() -> None:
+    """Each that is none takes the time of an error, for each Service."""
+    hostile, right = node("hostile"), {"type": "ExternalIP", "address": "192.0.2.1"}
+    odd = [{"type": "ExternalIP", "address": "odd"}] * MAX_ADDRESSES
+    hostile.raw["status"] = {"addresses": [*odd[1:], right]}
+    assert has_address(hostile, 4, ("ExternalIP",))
+    hostile.raw["status"] = {"addresses": [*odd, right]}
+    assert not has_address(hostile, 4, ("ExternalIP",))
 
 
 async def test_a_droplet_with_a_gpu_may_have_a_twin_without(

@@ -4,7 +4,7 @@ DigitalOcean is at work on a load balancer for a while after each change, and ta
 then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ccm.cloud.json_api import verify_about
@@ -25,7 +25,7 @@ from ccm.model.records import differences
 from ccm.model.service import Feature, Service
 from ccm.providers.digitalocean.api import BALANCERS, DigitalOceanApi
 from ccm.providers.digitalocean.config import NETWORK, REGIONAL, DigitalOceanConfig
-from ccm.providers.digitalocean.droplets import Droplets
+from ccm.providers.digitalocean.droplets import Droplet, Droplets
 from ccm.providers.digitalocean.ids import Cluster, service_of, tags_of
 from ccm.providers.digitalocean.instances import DropletInstances
 from ccm.providers.digitalocean.lb import plan
@@ -119,12 +119,19 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     def differences(self, desired: Json, record: Json) -> Json:
         return differences(desired, plan.completed(record, desired))
 
+    async def _one_of(self, droplet_ids: Collection[int]) -> Droplet:
+        """A droplet of the Nodes; one that is not there refuses, as a write with it would."""
+        try:
+            return await self._droplets.get(min(droplet_ids))
+        except NotFound as gone:
+            raise Refused(str(gone)) from gone
+
     async def _new(self, request: LoadBalancerRequest, backends: plan.Backends) -> Json:
         """Under the name that proves whose it is, whatever comes after that."""
         common, service = self._config.common, request.annotations.service
         region, vpc_id = common.region, common.vpc_id
         if backends.droplet_ids and not (region and vpc_id):
-            droplet = await self._droplets.get(min(backends.droplet_ids))
+            droplet = await self._present_nodes.write(self._one_of(backends.droplet_ids))
             region, vpc_id = region or droplet.region, vpc_id or droplet.vpc
         if not region:
             raise Refused("without a Node the region is not known: give region in [Global]")

@@ -22,6 +22,7 @@ from ccm.providers.digitalocean.lb.request import (
 )
 
 MAX_NAMED = 5  # Nodes in one sentence
+MAX_ADDRESSES = 100  # of a Node that are looked at: its kubelet may write thousands
 
 _RULE = (
     "entry_protocol",
@@ -104,7 +105,7 @@ def backends(kind: str, network: str, nodes: Iterable[Node]) -> Backends:
 
 def has_address(node: Node, version: int, kinds: Collection[str]) -> bool:
     """Whether a Node has an address of this version and of one of these types."""
-    for address in node.addresses:
+    for address in node.addresses[:MAX_ADDRESSES]:
         try:
             if (
                 address.get("type") in kinds
