@@ -84,6 +84,7 @@ class IncusRoutes:
         self._inventory, self._network = inventory, network
         self._section, self._cluster = section, cluster
         self._list = SharedRead(self._read_all)
+        self._named: dict[str, str] = {}  # Nodes by the UUID of the instance that they have by name
         self._kinds: dict[tuple[str, str], str] = {}  # of networks, by project and name
         self._replugging = asyncio.Lock()
         self._replugged = "", 0  # the UUID of the last one, and how many addresses it had
@@ -96,7 +97,9 @@ class IncusRoutes:
         wanted = [node for node in nodes if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
         if any(found[node.name] is None for node in wanted):
             verify_complete(await self._inventory.incomplete_reasons(), ROUTES)
-        by_uuid = {item.uuid: node for node in nodes if (item := found[node.name])}
+        names_last = sorted(nodes, key=_is_named)  # a UUID is any kubelet's word, a name its own
+        by_uuid = {item.uuid: node for node in names_last if (item := found[node.name])}
+        self._named = {uuid: node.name for uuid, node in by_uuid.items() if _is_named(node)}
         return [
             route
             for instance in listed
@@ -112,6 +115,8 @@ class IncusRoutes:
         instance = instance_of(node, listed)
         if instance is None:
             raise CloudError(f"Incus lists no instance of node {node.name}")
+        if (owner := self._named.get(instance.uuid, node.name)) != node.name:
+            raise Refused(f"instance {instance.name} is node {owner}")
         nic = self._nic(instance)
         for other in listed:
             if other.uuid != instance.uuid and network in networks_at(other, nic.network):
@@ -251,6 +256,11 @@ class IncusRoutes:
 def has_long_mark(instance: ListedInstance) -> bool:
     """Whether its mark is longer than what is read: then it says nothing."""
     return len(text(instance.config.get(MARK))) > MAX_MARK
+
+
+def _is_named(node: Node) -> bool:
+    """Whether its provider ID has the name of an instance, which then has to be its own."""
+    return bool(ids.name_of(node.provider_id))
 
 
 def networks_of(nic: Nic) -> Iterator[Network]:

@@ -448,3 +448,22 @@ async def test_a_guest_that_takes_its_addresses_away_is_not_waited_for_for_ever(
     routes._check_is_back(back)
     with pytest.raises(RetryAfter):
         routes._check_is_back(hidden)
+
+
+async def test_a_node_that_states_anothers_uuid_has_no_route_of_it_and_takes_none() -> None:
+    """Two forms of provider ID are two machines for the worker: it sees no one contest any."""
+    devices = {"eth0": {"type": "nic", "network": "ovn0", "ipv4.routes": "10.244.1.0/24"}}
+    config = {"volatile.uuid": UUID, MARK: "kubernetes:10.244.1.0/24"}
+    listed = InstanceList()
+    listed.add(instance(config=config, expanded_devices=devices))
+
+    class Listed:
+        async def read(self, recursion: int) -> InstanceList:
+            return listed
+
+    routes = IncusRoutes(cast(Inventory, Listed()), "ovn0", RouteSection(), "kubernetes")
+    owner, hostile = node("node-1", "lxc:///node-1"), node("hostile", f"incus://k8s/{UUID}")
+    for nodes in ([owner, hostile], [hostile, owner]):
+        assert [route.node for route in await routes.list(nodes)] == ["node-1"]
+        with pytest.raises(Refused, match="instance node-1 is node node-1"):
+            await routes.create(hostile, "10.244.2.0/24")
