@@ -108,6 +108,8 @@ class BackendSet:
             self._initializing.pop(name, None)
         if before != (identity, name in self._initializing):
             self.invalidate()
+        elif node and identity and identity[1] != node.provider_id:
+            self._backends = None  # kept, on another machine: whose that is may not be known yet
 
     def invalidate(self) -> None:
         """The backends are others than before, or what speaks against some of them is."""

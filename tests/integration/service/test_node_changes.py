@@ -295,6 +295,27 @@ async def test_a_kubelet_that_registers_again_with_another_provider_id_costs_few
         assert last.provider_id == "fake://x299"
 
 
+async def test_a_node_that_moves_while_its_changes_wait_is_no_backend() -> None:
+    """Before the cloud was asked whose its new machine is: a Service may be made meanwhile."""
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Any]) -> Mapping[str, str]:
+            return {it.name: "not ours" if it.provider_id == "fake://9" else "" for it in nodes}
+
+    async with running_with(N1, N2, service(), instances=Machines({})) as w:
+        await w.rest()
+        for turn in range(CHANGES + 1):
+            w.cluster.put(node("n1", with_address(f"10.9.0.{turn}")))
+        for turn in range(READS - 1):
+            w.cluster.put(node("n1", again(turn), with_address("10.9.0.9")))
+        await asyncio.sleep(0.5)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1", "n2")
+        w.cluster.put(node("n1", again(READS), with_provider_id("fake://9")), service(name="new"))
+        await w.rest()
+        assert w.balancers.named("ensure")[-1] == ("ensure", "new", "n2")
+
+
 async def test_a_kubelet_that_registers_again_for_ever_costs_few_reads_of_marks() -> None:
     """And no Service waits for what the cloud says of it."""
     asked = list[float]()
