@@ -129,12 +129,20 @@ class AwsInstances:
         return answers | self._read_all(records, "PrivateDnsName")
 
     def _read_all(self, records: Sequence[Json], key: str) -> dict[str, Answer]:
-        """The answers in the records, by the field that was asked for."""
+        """The answers in the records, by the field that was asked for.
+
+        Of several with one name those of this cluster count: another VPC may have the addresses.
+        """
         tag = self._tagging.required_tag()
-        found: dict[str, list[Answer]] = defaultdict(list)
+        found: dict[str, list[Json]] = defaultdict(list)
         for record in records:
-            found[text(record.get(key))].append(self._read(record, tag))
-        return {value: one_answer(some, f"instances are {value}") for value, some in found.items()}
+            found[text(record.get(key))].append(record)
+        answers = dict[str, Answer]()
+        for value, some in found.items():
+            own = [item for item in some if not tag or tag.is_on(read_tags(item.get("Tags")))]
+            read = [self._read(record, tag) for record in own or some]
+            answers[value] = one_answer(read, f"instances are {value}")
+        return answers
 
     def _read(self, record: Json, tag: ClusterTag | None) -> Answer:
         """A kubelet may write any ID: an instance that exists has to be this cluster's."""
