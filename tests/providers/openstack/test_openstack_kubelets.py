@@ -63,3 +63,14 @@ def test_a_server_of_another_network_takes_no_address_of_a_node() -> None:
     fixed = {ID.format(0): {"10.0.0.5": "elsewhere"}, ID.format(1): {"10.0.0.5": "nodes"}}
     found = choose(request, nodes, fixed, "nodes")
     assert found.servers == {"node-1": ID.format(1)}
+
+
+def test_with_ovn_a_member_of_another_subnet_says_of_which() -> None:
+    """One that does not is refused, and with it the members of all other Nodes."""
+    section = BalancerSection(lb_provider="ovn")
+    request = read_request(service(), section, {}, Cluster("kubernetes"))
+    nodes = [at("hostile", 0, "10.9.0.7"), at("node-1", 1, "10.0.0.5")]
+    fixed = {ID.format(0): {"10.9.0.7": "elsewhere"}, ID.format(1): {"10.0.0.5": "nodes"}}
+    members = choose(request, nodes, fixed, "nodes").members(request, 30080)
+    subnets = {member.name: member.subnet_id for member in members}
+    assert subnets == {"hostile": "elsewhere", "node-1": "nodes"}

@@ -25,15 +25,19 @@ class NodeBackends:
     subnet_id: str
 
     def members(self, request: LoadBalancerRequest, node_port: int) -> frozenset[Member]:
-        """One for each Node; none where the port is unknown."""
+        """One for each Node; none where the port is unknown.
+
+        OVN refuses all members of a call for one of another subnet that does not say of which.
+        """
         check_port = request.health_check.port if request.health_check else 0
+        known = {*self.subnets.values()} if request.provider == OVN else {self.subnet_id}
         return frozenset(
             Member(
                 name,
                 address,
                 node_port,
                 check_port if request.has_node_check else 0,
-                self.subnet_id if self.subnets[name] == self.subnet_id else "",
+                self.subnets[name] if self.subnets[name] in known else "",
             )
             for name, address in self.addresses.items()
             if node_port
