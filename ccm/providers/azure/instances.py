@@ -76,14 +76,21 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         return [*dict.fromkeys([own, *sorted(joined), *named])]
 
     async def find(self, node: Node, listing: Machines) -> Sequence[Machine] | Answer:
-        """A group that was not read says nothing of its Nodes, nor of those without an ID."""
+        """A group that was not read says nothing of its Nodes, nor of those without an ID.
+
+        By name the cluster's group counts alone: a Node's ID has any other group read.
+        """
         group, machine_id = self._config.resource_group.lower(), ids.machine_of(node.provider_id)
         if why := listing.why_unread(machine_id) if machine_id else listing.unread.get(group):
             return Unknown(str(why))
         if machine_id:
             found = listing.by_id.get(machine_id)
             return [found] if found else []
-        named = listing.by_name.get(node.name.lower(), [])
+        named = [
+            item
+            for item in listing.by_name.get(node.name.lower(), [])
+            if (scope := ids.scope_of(item.key)) and scope.group == group
+        ]
         return named or Unknown(f"no machine in resource group {group} is node {node.name}")
 
     async def prepare(self, machines: Sequence[Machine], listing: Machines) -> None:

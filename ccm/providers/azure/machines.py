@@ -36,6 +36,7 @@ POWER = "PowerState/"
 VIEW = {"$expand": "instanceView"}
 STATES = "/"  # among groups, none of which is called so
 ALL_GROUPS = ""
+IN_SET = "/virtualmachinescalesets/"  # in keys of machines of a uniform one, and of what is theirs
 MOST_GROUPS = 11  # that are read one by one, as Nodes may name any
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ class Machine:
 
     @property
     def is_of_uniform_set(self) -> bool:
-        return "/virtualmachinescalesets/" in self.key
+        return IN_SET in self.key
 
     @property
     def vm_set(self) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 from hashlib import md5
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +12,10 @@ from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
+from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.annotations import PREFIX
+from ccm.providers.azure.lb.members import BY_ADDRESS_ONLY, Members, PoolMembers
 from tests.labs.azure.lab import GROUP, NSG, OTHER_GROUP, SUBNET, Lab, path_of
 from tests.providers.azure.conftest import Started, host
 
@@ -191,6 +194,23 @@ async def test_scale_sets_join_by_address(lab: Lab) -> None:
         "pool000000",
         "pool000001",
     ]
+
+
+async def test_a_machine_of_a_scale_set_keeps_no_other_from_joining_by_interface(
+    lab: Lab, node: Node
+) -> None:
+    """Any kubelet may name one of the network."""
+    lab.add_scale_set("pool", 1)
+    path = f"{path_of('virtualMachineScaleSets', 'pool')}/virtualMachines/0"
+    odd = host({"id": path}, "pool000000")
+    cloud = await Started(lab.config(vmType="vmss")).start()
+    made = await cloud.ensure(web(), odd, node)
+    assert made.warnings == (f"nodes pool000000 left out: {BY_ADDRESS_ONLY}",)
+    assert joined(lab) == 1
+    theirs = {"backendIPConfigurations": [{"id": f"{path}/networkInterfaces/nic"}]}
+    pool = PoolMembers({"properties": theirs}, {}, 4)
+    members = Members(cast(AzureApi, None), AzureConfig())
+    assert members.are_right(pool, []), "what upstream has put there stays"
 
 
 @pytest.mark.parametrize(

@@ -332,6 +332,17 @@ async def test_a_machine_of_another_group_belongs_by_its_network(lab: Lab) -> No
     assert "does not belong to this cluster" in await cloud.why(host(near))
 
 
+async def test_by_name_a_machine_of_another_group_is_no_nodes(lab: Lab, cloud: Started) -> None:
+    """Any Node's ID has another group read, where another cluster's machines may be."""
+    lab.add_machine("node-1")
+    theirs = [lab.add_machine(f"m-{host}", OTHER_GROUP, host=host) for host in ("node-1", "far")]
+    answers = await cloud.describe(node("node-1"), node("far"), host(theirs[0]))
+    found = answers["node-1"]
+    assert isinstance(found, Instance), found
+    assert found.provider_id == f"azure://{path_of('virtualMachines', 'node-1')}"
+    assert isinstance(answers["far"], Unknown), answers["far"]
+
+
 async def test_nodes_that_name_groups_without_end_keep_no_older_one_from_its_own(
     lab: Lab, cloud: Started
 ) -> None:

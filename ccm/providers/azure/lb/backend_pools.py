@@ -60,6 +60,12 @@ class BackendPools:
             item.takes_node(node.labels, machine.vm_set if machine else "") for item in configs
         )
 
+    def cannot_join(self, node: Node, wanted: Backends, read: Candidates) -> bool:
+        """Whether a Node is left out as one of a uniform scale set, which joins by address only."""
+        machine = read.machines.by_id.get(ids.machine_of(node.provider_id))
+        is_of_set = machine is not None and machine.is_of_uniform_set
+        return is_of_set and node.name not in wanted and not self._config.has_ip_pools
+
     async def take_over(self, names: Names, before: Balancers, left: Balancers) -> None:
         """Put the machines of load balancers that were deleted behind those that are left."""
         if self._config.balancers and self.nodes and len(left) < len(before):

@@ -26,7 +26,12 @@ from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, ips_
 from ccm.providers.azure.lb.admission import Admission, extent_of
 from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
 from ccm.providers.azure.lb.backend_pools import BackendPools
-from ccm.providers.azure.lb.members import inner_addresses, named, private_addresses
+from ccm.providers.azure.lb.members import (
+    BY_ADDRESS_ONLY,
+    inner_addresses,
+    named,
+    private_addresses,
+)
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
 from ccm.providers.azure.lb.placement import Balancers, Place, Placements
 from ccm.providers.azure.lb.plan import BalancerPlan, address_of, own_frontends
@@ -211,6 +216,8 @@ class AzureLoadBalancers:
         wanted = await self._pools.join(names, now, read, is_changed=is_changed)
         if unknown := [name for name, machine in wanted.items() if machine is None]:
             request.warnings.append(f"the machine is not known of {named(unknown)}")
+        if odd := [item.name for item in nodes if self._pools.cannot_join(item, wanted, read)]:
+            request.warnings.append(f"{named(odd)} left out: {BY_ADDRESS_ONLY}")
         if left := [item.name for item in nodes if self._pools.is_left_out(item, wanted)]:
             request.warnings.append(f"no load balancer takes {named(left)}")
         addresses = [

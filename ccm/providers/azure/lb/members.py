@@ -19,7 +19,7 @@ from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.names import IPV6, Names
 from ccm.providers.azure.lb.placement import Balancers, spread
 from ccm.providers.azure.lb.plan import may_fill, own_frontends, pools_of
-from ccm.providers.azure.machines import Machine, Machines
+from ccm.providers.azure.machines import IN_SET, Machine, Machines
 from ccm.providers.azure.shared_writes import SharedResource
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
@@ -27,6 +27,10 @@ MEMBERS = "loadBalancerBackendAddressPools"  # of an IP configuration
 ADDRESSES = "loadBalancerBackendAddresses"  # of a pool
 
 MOST_NAMED = 5  # nodes in a warning
+BY_ADDRESS_ONLY = (
+    "machines of uniform scale sets join by address only: set "
+    "loadBalancerBackendPoolConfigurationType to nodeIP"
+)
 
 Backends = Mapping[str, Machine | None]
 """Machines by the names of their Nodes; None is not known, and its membership stays as it is."""
@@ -58,9 +62,10 @@ def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> 
     """The machines of Nodes; those of the control plane only if configured so.
 
     One that is listed without addresses, or not at all, is not known until its Node is gone: a
-    list may leave it out.
+    list may leave it out. With pools of interfaces those of uniform scale sets are none, unless
+    there are no others.
     """
-    found, unread = dict[str, Machine | None](), 0
+    found, unread, sets = dict[str, Machine | None](), 0, set[str]()
     for node in nodes:
         is_left_out = any(label in node.labels for label in CONTROL_PLANE)
         machine_id = ids.machine_of(node.provider_id)
@@ -70,9 +75,11 @@ def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> 
             machine = machines.by_id.get(machine_id)
             found[node.name] = machine if machine and machine.private else None
             unread += machines.why_unread(machine_id) is not None
+            sets |= {node.name} if IN_SET in machine_id else set()
     listed = sum(machine is not None for machine in found.values())
     verify_any(len(found) - unread, listed, "machines of nodes")
-    return found
+    single = {name: item for name, item in found.items() if name not in sets}
+    return found if config.has_ip_pools else single or found
 
 
 def pool_members(
@@ -195,10 +202,7 @@ class Members:
         configurations = _configurations(members, interfaces)
         pool_id = ids.id_of(members.pool)
         if any(item.is_of_uniform_set for item in members.wanted.values() if item):
-            raise Refused(
-                "machines of uniform scale sets join by address only: set "
-                "loadBalancerBackendPoolConfigurationType to nodeIP"
-            )
+            raise Refused(BY_ADDRESS_ONLY)
         async with self._lock.held():
             newer = {key: item for key, (number, item, _) in self._written.items() if number > seen}
             newest = (newer.get(ids.key_of(interface), interface) for interface in interfaces)
@@ -246,7 +250,7 @@ def _changed(interface: Json, pool_id: str, wanted: Collection[str]) -> Json | N
 def _configurations(members: PoolMembers, interfaces: Iterable[Json]) -> set[str]:
     """The IDs of the IP configurations that have to be in the pool, one a machine.
 
-    Of machines that are not known those that are there.
+    Of machines that are not known, and of uniform scale sets, those that are there.
     """
     found = set[str]()
     for interface in interfaces:
@@ -254,6 +258,7 @@ def _configurations(members: PoolMembers, interfaces: Iterable[Json]) -> set[str
         if ids.key_of(properties.get("virtualMachine")) in members.unknown:
             found |= {*map(ids.key_of, objects(properties.get("ipConfigurations")))}
     found &= _joined(members.pool)
+    found |= {key for key in _joined(members.pool) if IN_SET in key}
     for machine in filter(None, members.wanted.values()):
         listed = objects(ids.properties_of(machine.interface).get("ipConfigurations"))
         listed.sort(key=lambda item: ids.properties_of(item).get("primary") is not True)
