@@ -120,8 +120,12 @@ class GceInstances(MachineLookup[Machines, Machine]):
         return here
 
     def marks(self, machine: Machine) -> Collection[str]:
-        """A network by its name, and by its project and name."""
-        names = (path.split("/") for path in machine.networks)
+        """A network by its name, and by its project and name.
+
+        That of the first interface: a group of one network takes no machine with another's there,
+        nor any that is added with it.
+        """
+        names = (path.split("/") for path in machine.networks[:1])
         networks = {
             f"network:{mark}" for name in names for mark in (name[-1], f"{name[1]}/{name[-1]}")
         }
