@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ccm.model.cloud import Instance, swapped_uuid
+from ccm.model.cloud import Instance, read_address, swapped_uuid
 from ccm.model.objects import Node, text
 
 
@@ -12,7 +12,8 @@ def rightful_node(nodes: Sequence[Node], machine: Instance) -> str:
     What the cloud calls the machine goes first: a kubelet has one name, and may write any provider
     ID, UUID or address.
     """
-    for fits in (_has_its_whole_name, _has_its_name, _has_its_uuid, _has_its_address):
+    by_name = _has_its_whole_name, _has_its_name
+    for fits in (*by_name, _has_its_uuid, _begins_with_its_name, _has_its_address):
         found = [node.name for node in nodes if fits(node, machine)]
         if len(found) == 1:
             return found[0]
@@ -27,13 +28,19 @@ def _has_its_whole_name(node: Node, machine: Instance) -> bool:
 def _has_its_name(node: Node, machine: Instance) -> bool:
     """With its domain or without."""
     names = {name.lower() for name in machine.names if name}
-    return node.name in names | {name.partition(".")[0] for name in names}
+    hosts = {name.partition(".")[0] for name in names if not read_address(name)}
+    return node.name in names | hosts
 
 
 def _has_its_uuid(node: Node, machine: Instance) -> bool:
     """In either order of bytes: firmware and guests disagree about the first three groups."""
     reported, uuid = node.system_uuid.lower(), machine.system_uuid.lower()
     return bool(uuid) and reported in (uuid, swapped_uuid(uuid))
+
+
+def _begins_with_its_name(node: Node, machine: Instance) -> bool:
+    """With a domain that the cloud does not know: some find a Node by what is before its dot."""
+    return node.name.partition(".")[0] in {name.lower() for name in machine.names}
 
 
 def _has_its_address(node: Node, machine: Instance) -> bool:

@@ -1,5 +1,7 @@
 """Which of several Nodes that name one machine is on it."""
 
+from dataclasses import replace
+
 import pytest
 
 from ccm.decide.claims import rightful_node
@@ -22,6 +24,7 @@ def with_uuid(uuid: str) -> Tweak:
 
 OTHER = node(with_addresses("InternalIP 10.0.0.9"), with_uuid(UUID[::-1]), name="other")
 BY_UUID = node(with_uuid(UUID), name="by-uuid")
+WITH_DOMAIN = node(name="vm-7.internal")
 BY_ADDRESS = node(with_addresses("Hostname x", "ExternalIP 192.0.2.1"), name="by-address")
 
 
@@ -38,6 +41,8 @@ BY_ADDRESS = node(with_addresses("Hostname x", "ExternalIP 192.0.2.1"), name="by
             id="its-domain-before-none",
         ),
         pytest.param([OTHER, BY_ADDRESS, BY_UUID], "by-uuid", id="then-by-uuid"),
+        pytest.param([WITH_DOMAIN, BY_UUID], "by-uuid", id="by-uuid-before-a-domain-of-its-own"),
+        pytest.param([OTHER, BY_ADDRESS, WITH_DOMAIN], "vm-7.internal", id="then-by-its-host-name"),
         pytest.param([node(with_uuid(SWAPPED.upper()))], "node-1", id="uuid-of-swapped-bytes"),
         pytest.param([BY_ADDRESS, OTHER], "by-address", id="then-by-address"),
         pytest.param(
@@ -53,6 +58,16 @@ BY_ADDRESS = node(with_addresses("Hostname x", "ExternalIP 192.0.2.1"), name="by
 )
 def test_the_node_that_fits_the_machine_best_is_on_it(nodes: list[Node], expected: str) -> None:
     assert rightful_node(nodes, MACHINE) == expected
+
+
+@pytest.mark.parametrize("owner", ["web-1", "10.0.0.1", "of-another-name"])
+def test_a_node_called_like_the_first_number_of_an_address_is_not_on_the_machine(
+    owner: str,
+) -> None:
+    """Some clouds find a Node by its address."""
+    machine = replace(MACHINE, names=("web-1", "10.0.0.1"), system_uuid="")
+    nodes = [node(name="10"), node(with_addresses("InternalIP 10.0.0.1"), name=owner)]
+    assert rightful_node(nodes, machine) == owner
 
 
 def test_what_the_cloud_does_not_say_fits_no_node() -> None:

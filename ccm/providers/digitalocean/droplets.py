@@ -68,7 +68,7 @@ class Droplet:
             region=self.region,
             addresses=self.addresses,
             power=POWER_STATES.get(self.status, PowerState.UNKNOWN),
-            names=(self.name,),
+            names=(self.name, *self.private, *self.public),
         )
 
 

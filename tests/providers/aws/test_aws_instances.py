@@ -2,6 +2,7 @@
 
 import pytest
 
+from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import AddressType, Gone, Instance, Unknown
 from ccm.providers.aws.tags import tag_list
@@ -22,7 +23,10 @@ async def test_a_resource_based_name_is_found_by_the_id_in_it(aws: Aws) -> None:
     (made,) = aws.launch()
     names = [made["InstanceId"], f"{made['InstanceId']}.us-east-1.compute.internal"]
     answers = await aws.describe(*map(node, names))
-    assert all(isinstance(answers[name], Instance) for name in names), answers
+    for name in names:
+        found = answers[name]
+        assert isinstance(found, Instance)
+        assert rightful_node([node("another"), node(name)], found) == name, "whoever claimed it"
 
 
 async def test_a_node_with_a_bare_instance_id_is_ours(aws: Aws) -> None:
@@ -87,6 +91,27 @@ async def test_an_instance_without_the_clusters_tag_answers_for_no_node(
         assert answer.why.endswith(f"does not belong to this cluster: it lacks tag:{MARK}")
     aws.ec2.terminate_instances(InstanceIds=[made["InstanceId"]])
     assert isinstance((await aws.describe(by_id))[name], Gone)
+
+
+async def test_an_instance_of_another_vpc_takes_no_nodes_place(aws: Aws) -> None:
+    """Where that has the same addresses it has the same private DNS name."""
+    (own,) = aws.launch()
+    vpc = aws.ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnet = aws.ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.0.0/20")["Subnet"]["SubnetId"]
+    group = aws.ec2.create_security_group(GroupName="theirs", Description="theirs", VpcId=vpc)
+    (theirs,) = aws.launch(
+        SubnetId=subnet,
+        SecurityGroupIds=[group["GroupId"]],
+        PrivateIpAddress=own["PrivateIpAddress"],
+        TagSpecifications=[],
+    )
+    name = theirs["PrivateDnsName"]
+    assert name == own["PrivateDnsName"]
+    found = (await aws.describe(node(name)))[name]
+    assert isinstance(found, Instance)
+    assert found.provider_id == node_of(own).provider_id
+    aws.tag(theirs["InstanceId"])
+    assert isinstance((await aws.describe(node(name)))[name], Unknown), "both are this cluster's"
 
 
 async def test_a_zone_id_that_cannot_be_read_is_left_out_injected(aws: Aws) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud.testkit.harness import node
+from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.objects import Json
@@ -57,6 +58,7 @@ async def test_a_node_called_like_an_address_is_found_by_it(
         found = await cloud.describe_one(node(name))
         assert isinstance(found, Instance)
         assert found.provider_id == f"digitalocean://{made['id']}"
+        assert rightful_node([node("another"), node(name)], found) == name, "whoever claimed it"
 
 
 @pytest.mark.parametrize("odd", ["aws:///i-1", "digitalocean://web", "digitalocean://"])

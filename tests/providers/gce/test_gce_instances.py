@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud.testkit.harness import node
+from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError, Denied, Throttled
 from ccm.model.cloud import Gone, Instance, PowerState, Unknown
 from tests.labs.gce.project import PROJECT, ZONES
@@ -24,6 +25,7 @@ async def test_a_node_without_an_id_is_the_instance_of_its_name(
     found = await cloud.known(name)
     assert found.provider_id == f"gce://{PROJECT}/{zone}/one"
     assert (found.type, found.zone, found.region) == ("e2-standard-2", zone, "europe-west1")
+    assert rightful_node([node("another"), node(name)], found) == name, "whoever claimed it"
 
 
 async def test_two_instances_of_one_name_are_both_named(gce: Gce, cloud: Started) -> None:
@@ -181,6 +183,20 @@ async def test_an_instance_of_another_network_is_not_the_clusters(
     assert cloud.instances
     cloud.instances.require_marks(["any"])  # type: ignore[attr-defined]
     assert isinstance(await cloud.describe_one(there), Instance)
+
+
+async def test_an_instance_with_another_network_first_is_not_the_clusters(
+    gce: Gce, start: Start
+) -> None:
+    """No instance group of the network takes it, nor any other that is added with it."""
+    there = gce.cloud.add_instance("one")
+    asked, (card,) = host(there), there["networkInterfaces"]
+    other = {**card, "network": gce.cloud.link(f"projects/{PROJECT}/global/networks/other")}
+    there["networkInterfaces"] = [other, card]
+    cloud = await start("network-name = default")
+    assert "does not belong to this cluster" in await cloud.why(asked)
+    there["networkInterfaces"] = [card, other]
+    await cloud.known(asked)
 
 
 async def test_urls_of_any_host_are_equal(gce: Gce, cloud: Started) -> None:
