@@ -419,9 +419,9 @@ async def test_what_refers_to_others_is_deleted_first(gce: Gce, cloud: Started) 
     await delete(cloud, service("other"))
     assert left(gce) == []
     assert gce.writes() == [
+        "firewalls.delete",
         "forwardingRules.delete",
         "targetPools.delete",
-        "firewalls.delete",
         "httpHealthChecks.delete",
         "firewalls.delete",
     ]

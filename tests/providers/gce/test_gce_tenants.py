@@ -214,6 +214,22 @@ async def test_an_address_is_closed_before_its_rule_goes(
     assert opened(gce) == [second.ip]
 
 
+@pytest.mark.parametrize("annotations", [{}, {TYPE: "Internal"}], ids=["external", "internal"])
+async def test_an_address_is_closed_before_a_deletion_gives_it_up(
+    gce: Gce, cloud: Started, annotations: dict[str, str]
+) -> None:
+    """Another's rule may lead to the pool or the backend service, so that no deletion ends."""
+    asked = web(22, annotations=annotations)
+    await ensure(cloud, asked, *hosts(gce))
+    (rule,) = gce.cloud.named("forwardingRules").values()
+    others = {**rule, "name": "others", "IPAddress": "198.18.9.9"}
+    gce.cloud.objects[f"projects/{PROJECT}/regions/{REGION}/forwardingRules/others"] = others
+    with pytest.raises(CloudError, match="is in use"):
+        await delete(cloud, asked)
+    assert [*gce.cloud.named("forwardingRules")] == ["others"]
+    assert opened(gce) == []
+
+
 async def test_an_address_that_is_asked_for_is_its_services_before_anything_is_written(
     gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,6 +359,40 @@ async def test_who_never_had_a_load_balancer_deletes_no_groups(
     gce.calls.clear()
     await delete(cloud, service("other", {TYPE: "Internal"}))
     assert gce.writes() == []
+
+
+async def test_the_last_of_several_that_leave_at_the_same_time_takes_the_groups(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has read still has another that used the shared check."""
+    nodes, lbs, internal = hosts(gce), parts_of(cloud), {TYPE: "Internal"}
+    first, last = service("first", internal), local(annotations=internal)
+    for asked in (first, last):
+        await ensure(cloud, asked, *nodes)
+    look = lbs._look
+
+    async def look_then_delete(asked: Service) -> Work:
+        work = await look(asked)
+        if asked is last:
+            await delete(cloud, first)
+        return work
+
+    monkeypatch.setattr(lbs, "_look", look_then_delete)
+    await delete(cloud, last)
+    assert left(gce) == []
+
+
+async def test_what_a_broken_off_creation_left_of_groups_is_deleted(
+    gce: Gce, cloud: Started
+) -> None:
+    """Before its backend service, of which nothing is there then."""
+    asked = web(annotations={TYPE: "Internal"})
+    gce.fault("regionBackendServices.insert", status=503)
+    with pytest.raises(CloudError):
+        await ensure(cloud, asked, *hosts(gce))
+    assert "instanceGroups" in {one.partition("/")[0] for one in left(gce)}
+    await delete(cloud, asked)
+    assert left(gce) == []
 
 
 async def test_what_a_broken_off_deletion_left_of_groups_is_deleted(

@@ -1,6 +1,6 @@
 """The load balancers of Services: all parts are read, compared, and written in an order that lets a
-repetition finish what was broken off. The forwarding rule is made last and deleted first; only the
-firewall of an internal address is opened after it.
+repetition finish what was broken off. The forwarding rule is made last and deleted first; only
+firewalls are closed before it, and that of an internal address is opened after it.
 """
 
 import asyncio
@@ -336,20 +336,22 @@ class GceLoadBalancers:
     # Deleting
 
     async def _delete(self, work: Work, was_internal: bool = False) -> None:
-        """What is referred to goes after what refers to it; each part is looked for by itself."""
+        """What is referred to goes after what refers to it; each part is looked for by itself.
+
+        Google may give the rule's address to the next machine: nothing is open to it by then.
+        """
         place, names = work.place, work.names
-        used = work.used_backend
+        used, firewalls = work.used_backend, [(FIREWALL, item) for item in names.own_firewalls]
         backends = [(RULE, names.balancer), (POOL, names.balancer), (SERVICE, names.balancer)]
         backends += [(SERVICE, used)] if used != names.balancer else []
         checks = [(HTTP_CHECK, names.balancer), (CHECK, names.balancer)]
-        for kind, name in (*backends, *checks, *((FIREWALL, item) for item in names.own_firewalls)):
+        for kind, name in (*firewalls, *backends, *checks):
             if not work.observed.get(kind, name) or await self._parts.delete(place, kind, name):
                 continue
             if kind in (POOL, SERVICE) and name == names.balancer:  # a list may lack its rule
                 raise CloudError(f"{kind.collection} {name} is in use: its rule is not listed")
         await self._delete_shared(work, HTTP_CHECK)
-        found = (work.observed.get(CHECK, name) for name in (names.balancer, names.shared_check))
-        has_groups = was_internal or work.is_internal or any(found)
+        has_groups = was_internal or work.is_internal or work.own(CHECK) is not None
         await self._delete_shared(work, CHECK, has_groups)
         if work.own(ADDRESS):
             await self._parts.delete(place, ADDRESS, names.balancer)
@@ -384,7 +386,8 @@ class GceLoadBalancers:
         used = {names.balancer, last_part(text((work.rule or {}).get("backendService")))}
         firewall = observed.get(FIREWALL, names.check_firewall(False, kind is CHECK))
         is_there = bool(observed.get(kind, names.shared_check) or firewall)
-        if not (is_there or has_groups) or (users and not used & {*users}):
+        has_groups = has_groups or (kind is CHECK and is_there and not users)
+        if not (has_groups or (is_there and (not users or used & {*users}))):
             return
         async with self._shared.held():
             if self._making[kind] - {names.balancer}:
