@@ -218,7 +218,7 @@ async def test_an_answer_without_what_is_there_harms_no_other(
 async def test_an_answer_without_what_is_there_moves_no_published_balancer(
     harness: Harness, lacking: Callable[[Any], Any]
 ) -> None:
-    """Its clients know the address, and nobody brings it back once another one is published."""
+    """Its clients know the address, and no one brings it back once another one is published."""
     own, machines = service("own"), await harness.machines(3)
     backends, lacks = [node_of(machine) for machine in machines], LackingAnswer(lacking)
     made = await harness.until_done(harness.load_balancers.ensure, own, backends)
