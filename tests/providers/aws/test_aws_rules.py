@@ -138,7 +138,7 @@ async def test_new_nodes_are_opened_for_no_node_port_that_the_service_gave_up(aw
 
 
 async def test_a_balancer_without_nodes_leaves_them_closed(aws: Aws) -> None:
-    """As where AWS protects it from deletion, and its node port is another Service's now."""
+    """Its node port may be another Service's soon, as where AWS protects it from deletion."""
     (machine,) = aws.launch()
     one = asking("nlb")
     await aws.ensure(one, [node_of(machine)])
