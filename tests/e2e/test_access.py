@@ -50,7 +50,7 @@ async def test_rights_that_are_revoked_while_leading_and_come_back(
         log = leader.log.read_text
         await until("it stops leading", lambda: "leadership suspended" in log())
         await env.add_nodes(3)
-        with Supervisor(as_account, name="started-meanwhile") as standby:
+        with Supervisor(as_account, name="late") as standby:
             reported = await until("it waits", partial(waits_for_access, standby))
             assert "grant this identity the rights" in reported
             cluster.service_account_kubeconfig("access", account, RULES)
