@@ -18,6 +18,7 @@ from ccm.model.cloud import Balancer, Gone, Unknown
 from ccm.redaction import (
     ITEMS_SHOWN,
     LOOK_AROUND,
+    MOST_READ,
     SECRETS_KEPT,
     TEXT_LIMIT,
     redacted,
@@ -84,10 +85,12 @@ def test_lines_of_a_private_key_are_known_one_by_one() -> None:
 
 def test_a_secret_of_megabytes_keeps_no_process_busy() -> None:
     """A server may give one as a token, which is registered before its length is looked at."""
-    lines = "".join(f"{number:016}\n" for number in range(200_000))
-    began = time.thread_time()
-    register_secrets(lines)
-    assert time.thread_time() - began < 0.5
+    lines, seconds = "".join(f"{number:016}\n" for number in range(200_000)), list[float]()
+    for secret in (lines[:MOST_READ], lines):
+        began = time.thread_time()
+        register_secrets(secret)
+        seconds.append(time.thread_time() - began)
+    assert seconds[1] < 10 * seconds[0]
     secret = "S3CR3T-" * 100_000
     register_secrets(secret)
     assert "S3CR" not in safe_text(f"refused {secret} of yours")
