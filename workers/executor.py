@@ -205,14 +205,13 @@ class Slots:
     def is_idle(self) -> bool:
         return not (self._having or self._waiting)
 
-    def is_awaited_by(self, key: str) -> bool:
-        """Whether `key` had no turn, and has not had it since."""
-        return self._waiting.has(namespace_of(key), key)
+    def take(self, key: str, is_urgent: bool = False) -> bool:
+        """Whether it is the turn of `key`, until it leaves; otherwise it is enqueued later.
 
-    def take(self, key: str) -> bool:
-        """Whether it is the turn of `key`, until it leaves; otherwise it is enqueued later."""
+        If `is_urgent`, it is the next of its namespace.
+        """
         if key not in self._having and len(self._having) >= self._limit:
-            self._waiting.add(namespace_of(key), key)
+            self._waiting.add(namespace_of(key), key, is_urgent)
             return False
         self._having.add(key)
         return True
@@ -238,16 +237,11 @@ class NamespaceSlots:
         self._enqueue = enqueue
         self._by_namespace: dict[str, Slots] = {}
 
-    def take(self, key: str) -> bool:
+    def take(self, key: str, is_urgent: bool = False) -> bool:
         """As `Slots`."""
         namespace = namespace_of(key)
         slots = self._by_namespace.setdefault(namespace, Slots(self._most, self._enqueue))
-        return slots.take(key)
-
-    def is_awaited_by(self, key: str) -> bool:
-        """As `Slots`."""
-        slots = self._by_namespace.get(namespace_of(key))
-        return bool(slots and slots.is_awaited_by(key))
+        return slots.take(key, is_urgent)
 
     def leave(self, key: str) -> None:
         """As `Slots`."""

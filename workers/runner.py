@@ -183,6 +183,7 @@ class Runner:
                 self._executor.release_slot()
                 return
             self._reconciling.add(start_task(self._process(key), self._reconciling.discard))
+            await asyncio.sleep(0)  # one key begins in a turn of the loop: it may compute for long
 
     async def _process(self, key: str) -> None:
         """One key in its turn, or not yet when it is suspected."""

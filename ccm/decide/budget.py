@@ -123,13 +123,12 @@ class RoundRobin(Generic[K]):
     def __bool__(self) -> bool:
         return bool(self._by_owner)
 
-    def has(self, owner: str, item: K) -> bool:
-        """Whether it waits."""
-        return item in self._by_owner.get(owner, ())
-
-    def add(self, owner: str, item: K) -> None:
-        """Let it wait, unless it does already."""
-        self._by_owner.setdefault(owner, OrderedDict()).setdefault(item)
+    def add(self, owner: str, item: K, is_first: bool = False) -> None:
+        """Let it wait, unless it does already; before all others of its owner if `is_first`."""
+        items = self._by_owner.setdefault(owner, OrderedDict())
+        items.setdefault(item)
+        if is_first:
+            items.move_to_end(item, last=False)
 
     def next_item(self) -> K:
         """That of the owner whose turn it is."""

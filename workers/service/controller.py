@@ -41,6 +41,7 @@ from workers.service.plan import (
     DeleteBalancer,
     Done,
     EnsureBalancer,
+    FindBalancer,
     PlannedStep,
     Refuse,
     UpdateNodes,
@@ -229,8 +230,7 @@ class ServiceController:
             self._resync_after(key, self._context.timings.refusal_retry_period)
             raise
         finally:
-            if not self._slots.is_awaited_by(key):
-                self._checks.leave(key)
+            self._checks.leave(key)
             self._slots.leave(key)
             if self._is_changed(key):
                 self._context.queue.add(key)
@@ -260,8 +260,8 @@ class ServiceController:
                     return Result(message, False, seconds)
                 case EnsureBalancer(is_check=True) if not self._checks.take(key):
                     return Result("waits for its turn to be compared", False)
-                case EnsureBalancer() | UpdateNodes() | DeleteBalancer() if not self._slots.take(
-                    key
+                case EnsureBalancer() | UpdateNodes() | DeleteBalancer() | FindBalancer() if (
+                    not self._slots.take(key, self._state(key).has_lost_node_ports)
                 ):
                     return Result("waits for others of its namespace", False)
                 case action:

@@ -417,7 +417,11 @@ async def test_services_are_updated_side_by_side_up_to_the_concurrency() -> None
     several = [service(name=f"s{number}") for number in range(4)]
     async with running_with(N1, *several, concurrent_service_syncs=2) as w:
         w.balancers.most_at_once = 0
-        await w.put(N2)
+        w.balancers.holds = dict.fromkeys([one.name for one in several], go := asyncio.Event())
+        w.cluster.put(N2)
+        await until(lambda: len(updates(w)) == 2, "two updates at the same time")
+        go.set()
+        await w.rest()
         assert sorted(updates(w)) == [(f"s{number}", *BOTH) for number in range(4)]
         assert w.balancers.most_at_once == 2
 

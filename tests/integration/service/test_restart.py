@@ -332,6 +332,29 @@ async def test_what_has_gone_by_itself_is_looked_for_twice() -> None:
         assert not any(kind == "Service" for kind, _ in w.cluster.objects)
 
 
+async def test_comparisons_that_wait_for_their_namespace_hold_up_no_other() -> None:
+    """It may have as many load balancers under way as it likes, of minutes each."""
+    many = [service(in_namespace("many"), name=f"s{number}") for number in range(20)]
+    async with running_with(*many[8:], service(), N1) as w:
+        published = [w.service(one.key) for one in many[8:]]
+        few = w.service()
+    for one in (*published, few):
+        w.cluster.remove("Service", one.key)
+    w = w.restarted(concurrent_service_syncs=10)
+    w.cluster.put(*many[:8])
+    w.balancers.holds = {one.name: asyncio.Event() for one in many}
+    async with running(w, until_rest=False):
+        await until(lambda: len(w.balancers.calls) == 8, "all places of the namespace are taken")
+        w.cluster.put(*published)
+        await until(lambda: len(w.queue) == 0, "the others wait")
+        w.cluster.put(few)
+        await until(lambda: w.balancers.calls[8:] == [("ensure", "web", "n1")], "a comparison")
+        for hold in w.balancers.holds.values():
+            hold.set()
+        await w.rest()
+        assert len(w.balancers.named("ensure")) == 21
+
+
 async def test_namespaces_take_turns_at_being_compared() -> None:
     """One with hundreds of Services does not stand before the one that another has changed."""
     many = [service(in_namespace("many"), name=f"s{number}") for number in range(20)]

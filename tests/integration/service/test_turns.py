@@ -1,17 +1,21 @@
 """Slow writes of one namespace: the API server has few of them at a time, and no other waits."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from ccm.bus.frames import Heartbeat, Message
+from ccm.errors import Refused
 from ccm.model.objects import Json
 from ccm.model.service import Service
 from tests.support.cluster import Cluster
 from tests.support.waiting import until
 from workers.executor import LARGE, REST, TURNS
 
-from .objects import node, service
+from .cloud import Balancers
+from .objects import being_deleted, finalized, node, port, service, spec, typed
 from .world import World, running
 
 pytestmark = pytest.mark.virtual_time
@@ -91,3 +95,69 @@ async def test_calls_of_one_namespace_that_take_long_leave_slots_for_others() ->
             hold.set()
         await w.rest()
         assert all(w.service(f"hostile/web-{at}").ingress for at in range(HOSTILE))
+
+
+async def test_work_that_waits_for_a_node_port_of_another_is_the_next_of_its_namespace() -> None:
+    """Until then the load balancer leads its clients to the other Service."""
+    w = World(node("n1"), concurrent_service_syncs=10)
+    many = [hostile(number) for number in range(12)]
+    w.balancers.holds = {one.name: asyncio.Event() for one in many}
+    async with running(w, until_rest=False):
+        gives_up = service(spec(ports=[port(81)]))
+        gives_up.raw["metadata"]["namespace"] = "hostile"
+        w.cluster.put(gives_up)
+        await until(lambda: w.service(gives_up.key).ingress, "its address")
+        w.cluster.put(*many)
+        await until(lambda: len(w.balancers.named("ensure")) == 9, "all places are taken")
+        w.cluster.put(w.changed(typed("ClusterIP"), spec(ports=[]), key=gives_up.key))
+        await until(lambda: len(w.queue) == 0, "it waits")
+        w.cluster.put(service(typed("NodePort"), spec(ports=[port(81)]), name="other"))
+        await until(lambda: len(w.queue) == 0, "it waits")
+        assert w.balancers.of(gives_up)
+        w.balancers.holds[many[0].name].set()
+        await until(lambda: not w.balancers.of(gives_up), "the deletion")
+        for hold in w.balancers.holds.values():
+            hold.set()
+        await w.rest()
+
+
+async def test_looks_for_load_balancers_of_one_namespace_leave_slots_for_others() -> None:
+    """Whoever may set a class and our finalizer has us look for what never was there."""
+    another = (spec(loadBalancerClass="theirs"), finalized, being_deleted)
+    many = [service(*another, name=f"web-{number}") for number in range(20)]
+    for one in many:
+        one.raw["metadata"]["namespace"] = "hostile"
+    w = World(node("n1"), *many, concurrent_service_syncs=10)
+    w.balancers.holds = {one.name: asyncio.Event() for one in many}
+    async with running(w, until_rest=False):
+        await until(lambda: len(w.balancers.calls) >= 8, "their places are taken")
+        w.cluster.put(service(name="other"))
+        await until(lambda: w.service("default/other").ingress, "the other one's address")
+        assert len(w.balancers.named("get")) == 8
+        for hold in w.balancers.holds.values():
+            hold.set()
+        await w.rest()
+
+
+class Elaborate(Balancers):
+    """What a Service asks for takes a tenth of a second to read, and is refused."""
+
+    def check_service(self, service: Service) -> None:
+        loop: Any = asyncio.get_running_loop()
+        loop._no_waiting.now += 0.1
+        raise Refused("it asks for too much")
+
+
+async def test_one_service_is_read_in_a_turn_of_the_loop() -> None:
+    """Else those of one tenant, which are all due at a start, would end the worker."""
+    w = World(node("n1"), *map(hostile, range(50)), balancers=Elaborate())
+    beats, now = list[float](), asyncio.get_running_loop().time
+
+    def on_message(message: Message) -> None:
+        if isinstance(message, Heartbeat):
+            beats.append(now())
+
+    w.port.handler = on_message
+    async with running(w):
+        pass
+    assert max(later - sooner for sooner, later in pairwise(beats)) < 2.0

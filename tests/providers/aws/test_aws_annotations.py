@@ -1,17 +1,21 @@
 """What annotations mean, value by value: as to upstream's controller, without any cloud."""
 
+import time
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ccm.cloud.testkit.harness import port, service
+from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import ImplementedElsewhere, Refused
 from ccm.model.objects import Node
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import (
     BOOLEANS,
     CLASSIC,
+    MOST_PAIRS,
     NLB,
     PREFIX,
     SUPPORTED_ANNOTATIONS,
@@ -19,6 +23,7 @@ from ccm.providers.aws.elb.annotations import (
     load_balancer_type,
 )
 from ccm.providers.aws.elb.classic_desired import ClassicElb, desired_classic_elb
+from ccm.providers.aws.elb.load_balancers import AwsLoadBalancers
 from ccm.providers.aws.elb.nlb_desired import DesiredNlb, desired_nlb
 from ccm.providers.aws.elb.request import read_request, target_instances
 from ccm.providers.aws.subnets import Subnet
@@ -218,6 +223,30 @@ def test_a_label_without_a_value_is_any_value(labels: str, names: str) -> None:
 def test_a_value_ends_at_the_second_equals_sign(given: str, tags: dict[str, str]) -> None:
     nlb, _ = network({"additional-resource-tags": given})
     assert tags.items() <= nlb.nlb.tags.items()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["additional-resource-tags", "attributes", "target-group-attributes", "target-node-labels"],
+)
+def test_more_pairs_than_count_are_refused(name: str) -> None:
+    pairs = [f"k{number}=v" for number in range(MOST_PAIRS + 1)]
+    most = Annotations({name: ",".join(pairs[1:]) + ","})
+    assert len(most.key_values(name)) == MOST_PAIRS
+    with pytest.raises(Refused, match=f"{name} has more than {MOST_PAIRS} parts"):
+        Annotations({name: ",".join(pairs)}).key_values(name)
+
+
+@pytest.mark.parametrize("text", ["a," * 131_072, "=" * 262_144])
+def test_labels_without_number_cost_no_time(text: str) -> None:
+    """Each start, and each new leader, reads those of all Services before anything is done."""
+    nothing: Any = SimpleNamespace(api=None, tagging=None)
+    balancers = AwsLoadBalancers({}, nothing, NLB)
+    endless = service("web", {f"{PREFIX}target-node-labels": text})
+    began = time.process_time()
+    for _ in range(100):
+        assert not balancers.selector_labels(endless)
+    assert time.process_time() - began < CPU_SECONDS
 
 
 @pytest.mark.parametrize("kind", [CLASSIC, NLB])

@@ -1,16 +1,19 @@
 """What Services ask of Octavia: names, annotations with upstream's meaning, and what is refused."""
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from ccm.cloud.testkit.harness import port, service
+from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import Refused
 from ccm.model.service import Service
 from ccm.providers.openstack.config import BalancerClass, BalancerSection
 from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX, PRIVILEGED
+from ccm.providers.openstack.lb.load_balancers import SELECTOR_READ, OctaviaLoadBalancers
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.octavia import check_not_others
 from ccm.providers.openstack.lb.plan import creation
@@ -259,3 +262,16 @@ def test_the_status_says_how_the_load_balancer_is_reached(
 ) -> None:
     found = request_of(annotated(annotations), config).ingress(["203.0.113.9"])
     assert [(one.ip, one.hostname, one.ip_mode) for one in found] == expected
+
+
+def test_labels_without_number_cost_no_time() -> None:
+    """Each start, and each new leader, reads those of all Services before anything is done."""
+    nothing: Any = None
+    balancers = OctaviaLoadBalancers(nothing, BalancerSection(), {}, CLUSTER)
+    endless = annotated({"node-selector": "pool=web," + ",".join(map(str, range(40_000)))})
+    began = time.process_time()
+    for _ in range(100):
+        labels = balancers.selector_labels(endless)
+        assert "pool" in labels
+        assert len(labels) < SELECTOR_READ
+    assert time.process_time() - began < CPU_SECONDS

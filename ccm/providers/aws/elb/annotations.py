@@ -62,6 +62,7 @@ BOOLEANS: Mapping[str, bool] = {
 """What Go's strconv.ParseBool takes."""
 NUMBER = re.compile(rf"[+-]?[0-9]{{1,{MOST_DIGITS}}}")
 """What Go's strconv.ParseInt takes."""
+MOST_PAIRS = 50  # of `key=value`; AWS takes no more tags, and no more labels of Nodes count
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +148,19 @@ class Annotations:
     def key_values(self, name: str) -> dict[str, str]:
         """`key=value,…` as upstream reads it: a value may be missing, and ends at a second `=`.
 
-        What has no key and what follows a value is ignored.
+        What has no key and what follows a value is ignored; more than `MOST_PAIRS` are `Refused`.
         """
+        if self.text(name).strip(", ").count(",") >= MOST_PAIRS:
+            raise Refused(f"annotation {PREFIX}{name} has more than {MOST_PAIRS} parts")
         found: dict[str, str] = {}
         for part in self.csv(name):
-            key, value, *rest = [each.strip() for each in f"{part}=".split("=")]
+            key, _, others = part.partition("=")
+            value, _, rest = others.partition("=")
+            key, value = key.strip(), value.strip()
             if not key:
                 self.ignore(name, f"{value!r} in it has no key")
                 continue
-            if any(rest):
+            if rest.strip("= "):
                 self.ignore(name, f"{part!r} in it is taken as {f'{key}={value}'!r}")
             found[key] = value
         return found

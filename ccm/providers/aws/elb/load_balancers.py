@@ -87,7 +87,10 @@ class AwsLoadBalancers:
         return service.default_balancer_name
 
     def selector_labels(self, service: Service) -> Collection[str]:
-        return label_selector(Annotations.of(service)).keys()
+        try:
+            return label_selector(Annotations.of(service)).keys()
+        except Refused:
+            return ()
 
     def check_service(self, service: Service) -> None:
         elb_type = load_balancer_type(service, self._default_type)

@@ -42,6 +42,7 @@ from ccm.providers.openstack.lb.request import (
 )
 from ccm.providers.openstack.lb.waiting import ERROR
 
+SELECTOR_READ = 16_384  # characters of a selector that are read with each change of a Service
 FIXED = {
     "flavor-id": "flavor_id",
     "availability-zone": "availability_zone",
@@ -91,7 +92,7 @@ class OctaviaLoadBalancers:
         self._read(service)
 
     def selector_labels(self, service: Service) -> Collection[str]:
-        return node_selector(Annotations(service), self._config).keys()
+        return node_selector(Annotations(service), self._config, SELECTOR_READ).keys()
 
     async def get(self, service: Service) -> Balancer | None:
         request = self._read(service)

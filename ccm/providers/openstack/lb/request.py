@@ -327,8 +327,13 @@ def _monitor_settings(service: Service, read: Annotations, config: BalancerSecti
     }
 
 
-def node_selector(read: Annotations, config: BalancerSection) -> dict[str, str]:
-    """The labels that Nodes behind a load balancer have; an empty value is any."""
-    selector = read.text("node-selector", config.node_selector)
+def node_selector(
+    read: Annotations, config: BalancerSection, length: int | None = None
+) -> dict[str, str]:
+    """The labels that Nodes behind a load balancer have; an empty value is any.
+
+    With a `length`, those in so many characters.
+    """
+    selector = read.text("node-selector", config.node_selector)[:length]
     pairs = (part.partition("=") for part in selector.split(",") if part.strip())
     return {key.strip(): value.strip() for key, _, value in pairs}
