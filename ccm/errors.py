@@ -102,6 +102,10 @@ class Contested(RetryAfter):
     """Another client sets back what we write to a field: write it again after `seconds`."""
 
 
+class NotShown(RetryAfter):
+    """One answer lacks what is published: it is looked for once more before it is created."""
+
+
 class Throttled(CloudError):
     """The cloud throttles; `seconds` is its own `Retry-After`, if any."""
 

@@ -24,7 +24,16 @@ from ccm.counters import Counters, bounded
 from ccm.decide.budget import GRANT_TIMEOUT, GRANT_WAIT, Priority
 from ccm.decide.rate_law import LONGEST_RETRY_AFTER
 from ccm.durations import format_duration
-from ccm.errors import CloudError, Denied, NotLeading, Refused, RetryAfter, Throttled, Unanswered
+from ccm.errors import (
+    CloudError,
+    Denied,
+    NotLeading,
+    NotShown,
+    Refused,
+    RetryAfter,
+    Throttled,
+    Unanswered,
+)
 from ccm.model.status import CloudOutage
 
 log = logging.getLogger(__name__)
@@ -38,12 +47,14 @@ MOST_REMAINING = 1 << 31  # calls; whatever a cloud says, a message has to hold 
 OUTAGE_AFTER, OUTAGE_FAILURES = 60.0, 3  # seconds and reads without a success that are reported
 METHOD_TIMEOUT = 300.0  # seconds that a provider's method may take, with all its calls and grants
 LONGEST_WORK = 300.0  # seconds until what a cloud is at work on is looked at, whatever it says
+NOT_SHOWN_RETRY = 2.0  # seconds until another look for a published load balancer
 
 # Set by `with_priority` around a provider's method, threads included, and read in here alone.
 _priority: ContextVar[Priority] = ContextVar("priority", default=Priority.REFRESH)
 _owner: ContextVar[str] = ContextVar("owner", default="")
 _writes: ContextVar[list[str]] = ContextVar("writes")
 _limit: ContextVar[asyncio.Timeout] = ContextVar("limit")
+_is_expected: ContextVar[bool] = ContextVar("is_expected", default=False)
 
 
 @contextmanager
@@ -71,6 +82,26 @@ def noted_writes() -> Iterator[list[str]]:
         yield writes
     finally:
         _writes.reset(token)
+
+
+@contextmanager
+def expecting_balancer(is_expected: bool) -> Iterator[None]:
+    """Inside, `verify_missing` doubts that the Service has no load balancer, if `is_expected`."""
+    token = _is_expected.set(is_expected)
+    try:
+        yield
+    finally:
+        _is_expected.reset(token)
+
+
+def verify_missing() -> None:
+    """Call it before a load balancer is created that the cloud would make a second time.
+
+    Raises `NotShown` where one is published and no other answer has lacked it.
+    """
+    if _is_expected.get():
+        why = "the cloud does not show the load balancer that is published"
+        raise NotShown(why, NOT_SHOWN_RETRY)
 
 
 async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:

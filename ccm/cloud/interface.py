@@ -161,7 +161,8 @@ class LoadBalancers(Protocol):
         """Make the load balancer what the Service asks for, with these nodes behind it.
 
         Reads and compares first and writes only differences: when nothing differs, no write call.
-        Interrupted anywhere, a repetition converges.
+        Interrupted anywhere, a repetition converges. Where the cloud would make a second one of its
+        name, call `verify_missing` of `ccm.cloud.gate` before a creation.
         """
         ...
 

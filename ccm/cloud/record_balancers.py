@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar, final
 
-from ccm.cloud.gate import invoke
+from ccm.cloud.gate import invoke, verify_missing
 from ccm.cloud.interface import Instances
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import (
@@ -273,6 +273,8 @@ class RecordBalancers(ABC, Generic[R]):
     async def _ensure_all(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         own = await self._find(service)
         request = await self.request(service, own)
+        if not own:
+            verify_missing()
         with warnings_as_notes(request):
             kept = list[Json]()
             for desired in await self.desired(request, nodes, own):

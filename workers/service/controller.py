@@ -310,7 +310,7 @@ class ServiceController:
 
     async def _perform(self, key: str, action: Action) -> Result | None:
         """Perform one action; a result when that ends the reconcile."""
-        if isinstance(action, ConfirmGone):
+        if isinstance(action, ConfirmGone) and not self._state(key).has_lost_node_ports:
             self._check_mass_deletion()
         before = self._states[key] = attempted(self._state(key), action)
         after, outcome = await self._steps.perform(before, action)

@@ -13,7 +13,7 @@ from typing import assert_never
 from urllib.parse import quote
 
 from ccm import metrics
-from ccm.cloud.gate import call, noted_writes
+from ccm.cloud.gate import call, expecting_balancer, noted_writes
 from ccm.cloud.interface import LoadBalancers
 from ccm.decide.budget import Priority
 from ccm.errors import (
@@ -21,6 +21,7 @@ from ccm.errors import (
     ImplementedElsewhere,
     KubernetesError,
     NoRoom,
+    NotShown,
     Refused,
     RetryAfter,
     TakenByAnother,
@@ -92,7 +93,7 @@ class ServiceSteps:
         self._record = context.recorder.record
         self._turns = WriteTurns(context.executor, context.queue)
         self._written: dict[str, float] = {}  # UID of a Service to our last write of its balancer
-        self._sought = set[str]()  # UIDs of Services whose load balancer a deletion has looked for
+        self._sought = set[str]()  # UIDs of Services whose load balancer was looked for in vain
         self._failed = set[str]()  # UIDs of Services whose last Event says that a sync failed
         self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
@@ -117,7 +118,9 @@ class ServiceSteps:
                     return replace(state, owner=service), None
                 return state, Result(left_alone(service))
             case Forget():
-                self._failed.discard(state.owner.uid if state.owner else "")
+                uid = state.owner.uid if state.owner else ""
+                self._failed.discard(uid)
+                self._sought.discard(uid)
                 return ServiceState(planned=state.planned), None
             case _:
                 assert_never(action)
@@ -160,8 +163,13 @@ class ServiceSteps:
         priority = Priority.REFRESH if action.is_check else Priority.LB_ENSURE
         balancer: Balancer | None = None
         began = time.monotonic()
+        is_expected = bool(service.ingress) and service.uid not in self._sought
         try:
-            with self._written_by(service) as calls, suppress(ImplementedElsewhere):
+            with (
+                self._written_by(service) as calls,
+                expecting_balancer(is_expected),
+                suppress(ImplementedElsewhere),
+            ):
                 balancer = await call(
                     priority,
                     self._balancers.ensure,
@@ -169,6 +177,9 @@ class ServiceSteps:
                     backends.nodes,
                     owner=service.namespace,
                 )
+        except NotShown:
+            self._sought.add(service.uid)
+            raise
         except Refused as error:
             kinds = isinstance(error, NoRoom), isinstance(error, TakenByAnother)
             refusal = Refusal(asked, backends, time.monotonic(), str(error), *kinds)
@@ -177,7 +188,9 @@ class ServiceSteps:
             self._record_failure(error, ensure_failed(service, error))
             if not isinstance(error, RetryAfter):
                 self._failed.add(service.uid)
+                await self._withdraw(state, service)
             raise
+        self._sought.discard(service.uid)
         if balancer and not balancer.ingress:  # what the status has stays there
             raise RetryAfter(f"load balancer {balancer.name} has no address yet", ADDRESS_RETRY)
         is_news = not action.is_check or service.uid in self._failed
@@ -263,6 +276,8 @@ class ServiceSteps:
                         self._sought.add(service.uid)
         except CloudError as error:
             self._record_failure(error, delete_failed(service, action.is_orphan, error))
+            if not isinstance(error, RetryAfter):
+                await self._withdraw(state, service)
             raise
         self._verify_found(service)
         self.totals["deleted"] += 1
@@ -274,6 +289,17 @@ class ServiceSteps:
         return replace(
             state, last_applied=None, node_ports=frozenset(), refusal=refusal, is_deleted=True
         )
+
+    async def _withdraw(self, state: ServiceState, service: Service) -> None:
+        """Take the backends from what cannot be changed or deleted, and leads to another Service.
+
+        The next change that succeeds gives them back.
+        """
+        if not state.has_lost_node_ports:
+            return
+        update, owner = self._balancers.update_nodes, service.namespace
+        with suppress(CloudError):
+            await call(Priority.LB_ENSURE, update, service, (), owner=owner)
 
     @contextmanager
     def _written_by(self, service: Service) -> Iterator[list[str]]:
@@ -303,7 +329,7 @@ class ServiceSteps:
             why = "the cloud does not show the load balancer that is published"
             raise RetryAfter(why, STALE_LIST_RETRY)
         self._written.pop(service.uid, None)
-        self._sought.discard(service.uid)
+        self._sought.add(service.uid)  # what is wanted again is made at once
 
     def _record_failure(self, error: CloudError, event: Event) -> None:
         """Work in progress, as a throttled call, is no failure."""

@@ -32,6 +32,7 @@ COMPONENT = "volume-label-controller"
 _META = ("name", "uid", "labels", "deletionTimestamp", "initializers")
 
 BACKOFF = RETRY
+CONFLICT_RETRY = 3600.0  # seconds until the cloud is asked again for what contradicts a volume
 
 PROJECTIONS = (
     Projection(
@@ -128,7 +129,10 @@ class VolumeLabelController:
             case Reject(reason, message, may_pass):
                 self._reader.forget(volume.name)
                 self._record(volume, reason, message)
-                raise CloudError(message) if may_pass else Refused(message)
+                if may_pass:
+                    raise CloudError(message)
+                self._context.queue.add_after(volume.name, CONFLICT_RETRY)
+                raise Refused(message)
             case Done(message):
                 self._reader.forget(volume.name)
                 return Result(message)

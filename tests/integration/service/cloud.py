@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ccm.cloud.gate import _priority, _writes
+from ccm.cloud.gate import _priority, _writes, verify_missing
 from ccm.decide.budget import Priority
 from ccm.errors import NoRoom, Refused
 from ccm.model.cloud import Balancer, Ingress, IpMode
@@ -71,6 +71,7 @@ class Balancers:
         self.check_service(service)
         record = self.of(service)
         if record is None:
+            verify_missing()
             if len(self.records) >= self.most:
                 raise NoRoom(f"the account may have {self.most} load balancers")
             number = len(self.records) + 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ccm.errors import ImplementedElsewhere, Refused, TakenByAnother
+from ccm.errors import CloudError, ImplementedElsewhere, Refused, TakenByAnother
 from ccm.model.objects import Json
 from ccm.model.service import SOURCE_RANGES, Feature, Service
 from ccm.settings import Settings
@@ -335,3 +335,31 @@ async def test_a_service_that_is_handed_over_leads_to_no_node_port_that_is_anoth
         assert w.balancers.of(w.service()), "it serves as it is"
         await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
         assert w.balancers.of(w.service()) is None
+
+
+async def test_what_cannot_be_changed_leads_to_no_node_port_that_is_anothers_now() -> None:
+    """As with a security group that AWS does not know, which may yet come."""
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["ensure"] = [CloudError("no such group") for _ in range(3)]
+        await w.change(spec(ports=[port(80, nodePort=31000)]))
+        assert backends(w), "it serves as it is"
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert not backends(w)
+        w.balancers.failures["ensure"] = []
+        await w.later()
+        assert backends(w)
+
+
+async def test_what_cannot_be_deleted_leads_to_no_node_port_that_is_anothers_now() -> None:
+    """As with deletion protection, which a tenant may turn on."""
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["delete"] = [CloudError("it is protected") for _ in range(3)]
+        await w.change(spec(type="ClusterIP", ports=[]))
+        assert backends(w)
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert not backends(w)
+
+
+def backends(w: World) -> frozenset[tuple[str, str]]:
+    (record,) = w.balancers.records.values()
+    return record.backends

@@ -155,18 +155,33 @@ async def test_a_service_that_vanishes_has_no_other_one_read(
     assert not [name for name in reads if name.startswith("web-")]
 
 
+TEN = [
+    service(finalized, spec(ports=[port(80 + number)]), name=f"s{number}") for number in range(10)
+]
+
+
 async def test_when_many_services_vanish_at_once_their_balancers_stay() -> None:
-    several = [service(finalized, name=f"s{number}") for number in range(10)]
-    async with running_with(*several, N1) as w:
-        for one in several[:7]:
+    async with running_with(*TEN, N1) as w:
+        for one in TEN[:7]:
             w.cluster.remove("Service", one.key)
         await w.rest()
         assert len(w.balancers.records) == 10
-        for one in several[:5]:
+        for one in TEN[:5]:
             w.cluster.put(one)
         await w.rest()
         await w.later()
         assert len(w.balancers.records) == 8
+
+
+async def test_of_services_that_vanish_those_go_whose_node_port_another_has() -> None:
+    """Its load balancer leads its clients there, past the other's source ranges."""
+    async with running_with(*TEN, N1) as w:
+        for one in TEN[:7]:
+            w.cluster.remove("Service", one.key)
+        await w.rest()
+        assert len(w.balancers.records) == 10
+        await w.put(service(typed("NodePort"), spec(ports=[port(80)]), name="other"))
+        assert w.balancers.records.keys() == {w.balancers.name_for(one) for one in TEN[1:]}
 
 
 async def test_services_that_go_as_they_get_their_finalizer_leave_no_load_balancer() -> None:
@@ -372,3 +387,24 @@ async def test_namespaces_take_turns_at_being_compared() -> None:
         await w.rest()
         compared = [name for _, name, *_ in w.balancers.named("ensure")]
         assert compared.index("few") <= 4
+
+
+async def test_one_answer_that_lacks_what_is_published_makes_no_second_load_balancer() -> None:
+    """Its address would be published, and the first one removed as soon as it is shown."""
+    async with running_with(N1, service()) as w:
+        published = w.service().ingress
+    w = w.restarted()
+    [(name, record)] = w.balancers.records.items()
+    del w.balancers.records[name]
+    async with running(w):
+        assert (w.balancers.writes, w.balancers.records) == (0, {})
+        w.balancers.records[name] = record
+        await w.later()
+        assert (w.balancers.writes, w.balancers.records) == (0, {name: record})
+        assert w.service().ingress == published
+        del w.balancers.records[name]
+        await w.change(spec(ports=[port(81)]))
+        assert not w.balancers.records
+        await w.later()
+        assert w.balancers.records, "what has really gone is made again"
+        assert len(w.balancers.calls) == 4

@@ -187,3 +187,17 @@ async def test_reads_spend_at_the_priority_of_volumes() -> None:
         w.put(volume(), answer=place("a"))
         await w.sync()
         assert w.places.grants.spent == [("read", Priority.VOLUME)]
+
+
+async def test_what_one_answer_contradicts_is_asked_about_again() -> None:
+    """The next answer may be right, and nothing tells when it is."""
+    w = World(None)
+    async with under_runner(worker, w.context, w.controller, w.port):
+        w.put(volume(labelled(zone="z")), answer=place("a"))
+        w.feed()
+        w.queue.add("pv-1")
+        await until(lambda: len(w.places.reads) == 1)
+        w.places.answers["pv-1"] = place("z")
+        await asyncio.sleep(worker.CONFLICT_RETRY + 10.0)
+        assert w.cluster.volume().labels == {ZONE: "z", REGION: "north"}
+        assert len(w.places.reads) == 2

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.gate import invoke
+from ccm.cloud.gate import expecting_balancer, invoke
 from ccm.cloud.testkit.harness import node, service
-from ccm.errors import CloudError, Refused
+from ccm.errors import CloudError, NotShown, Refused
 from ccm.model.cloud import Instance, Unknown
 from ccm.model.objects import Json
 from ccm.providers.digitalocean.firewall_plan import opened
@@ -82,6 +82,22 @@ def test_of_thousands_of_addresses_that_a_kubelet_writes_few_are_looked_at() -> 
     assert has_address(hostile, 4, ("ExternalIP",))
     hostile.raw["status"] = {"addresses": [*odd, right]}
     assert not has_address(hostile, 4, ("ExternalIP",))
+
+
+async def test_a_list_that_lacks_a_published_load_balancer_makes_no_other(
+    do: DigitalOcean, cloud: Started, worker: Json
+) -> None:
+    """With a name of its own, nothing is in the way of a second one."""
+    made = await cloud.ensure(web({"name": "shop"}), host(worker))
+    published = web({"name": "shop"}, made.ingress[0].ip)
+    assert cloud.load_balancers
+    with expecting_balancer(True):
+        there, do.balancers = do.balancers, {}
+        with pytest.raises(NotShown):
+            await invoke(cloud.load_balancers.ensure, published, (host(worker),))
+        do.balancers = there
+        assert (await cloud.ensure(published, host(worker))).ingress == made.ingress
+    assert len(do.balancers) == 1
 
 
 async def test_a_droplet_with_a_gpu_may_have_a_twin_without(
