@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ccm.errors import KubernetesError
+from ccm.errors import KubernetesError, NotShown
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, Service
@@ -74,6 +74,10 @@ async def provided(api_server: ApiServer, desk: Desk, *tweaks: Tweak) -> Service
     """A Service after its first reconcile."""
     made = await api_server.service(wanting(*tweaks))
     await desk.see(made)
+    if made.ingress:  # what is published and not found is looked for once more
+        with pytest.raises(NotShown):
+            await desk.reconcile(made.key)
+        desk.balancers.calls.clear()
     assert (await desk.reconcile(made.key)).is_done
     return await found(api_server, made)
 
