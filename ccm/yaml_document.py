@@ -110,7 +110,7 @@ def parse_yaml(content: bytes, on_duplicate: OnDuplicate, *, merges: bool = Fals
         raise YamlError(line, "is not text", remedy) from None
     except RecursionError:
         raise YamlError(0, "is nested too deep", "write it flat") from None
-    except (ValueError, OverflowError):  # of an escape such as "\\UFFFFFFFF"
+    except (ValueError, OverflowError):  # of an escape such as "\UFFFFFFFF"
         raise YamlError(0, "has an escape that is no character", "write the character") from None
 
 

@@ -62,7 +62,7 @@ class NodeMachines:
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
         self._error: CloudError | None = None
         self._has_settled = False
-        self._is_doubted = True  # while no answer was given twice, or named a machine of ours
+        self._is_doubted = True  # the first answer, where it has no mark of the cluster
         self._recheck_at = 0.0  # of those left out or not found
 
     def update(self, name: str, node: Node | None) -> set[str]:

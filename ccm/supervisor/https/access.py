@@ -124,6 +124,7 @@ class AccessMiddleware:
         self._counters, self._permitted = counters, permitted
         self._no_warning_until = 0.0
 
+    @web.middleware
     async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """The response to the request, counted."""
         code = 500

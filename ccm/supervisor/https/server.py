@@ -24,7 +24,7 @@ from ccm.kube import config
 from ccm.kube.client import Kube, RestConfig
 from ccm.log import report_loop_errors
 from ccm.settings import Settings
-from ccm.supervisor.https.access import AccessMiddleware, Authorizer, Handler
+from ccm.supervisor.https.access import AccessMiddleware, Authorizer
 from ccm.supervisor.https.authentication import Authenticator
 from ccm.supervisor.https.client_ca import ClientCAProvider
 from ccm.supervisor.https.connection import BoundedClient, BoundedTls
@@ -172,11 +172,7 @@ class HttpsServer:
         return AccessMiddleware(authenticator, authorizer, self.counters, self._permitted)
 
     def _app(self, access: AccessMiddleware) -> web.Application:
-        @web.middleware
-        async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-            return await access.handle(request, handler)
-
-        app = web.Application(middlewares=[middleware])
+        app = web.Application(middlewares=[access.handle])
         app.add_routes(self._routes)
         app.on_response_prepare.append(_add_headers)
         return app

@@ -122,7 +122,7 @@ async def test_work_that_waits_for_a_node_port_of_another_is_the_next_of_its_nam
 
 
 async def test_looks_for_load_balancers_of_one_namespace_leave_slots_for_others() -> None:
-    """Whoever may set a class and our finalizer has us look for what never was there."""
+    """A tenant sets a class and our finalizer, and we look for what never was there."""
     another = (spec(loadBalancerClass="theirs"), finalized, being_deleted)
     many = [service(*another, name=f"web-{number}") for number in range(20)]
     for one in many:

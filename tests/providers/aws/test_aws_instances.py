@@ -26,7 +26,9 @@ async def test_a_resource_based_name_is_found_by_the_id_in_it(aws: Aws) -> None:
     for name in names:
         found = answers[name]
         assert isinstance(found, Instance)
-        assert rightful_node([node("another"), node(name)], found) == name, "whoever claimed it"
+        assert rightful_node([node("another"), node(name)], found) == name, (
+            "another Node claims it, too"
+        )
 
 
 async def test_a_node_with_a_bare_instance_id_is_ours(aws: Aws) -> None:

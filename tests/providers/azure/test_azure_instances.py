@@ -379,7 +379,7 @@ async def test_public_addresses_are_read_in_one_list(lab: Lab, cloud: Started) -
 async def test_a_public_address_that_cannot_be_read_is_its_machines_alone(
     lab: Lab, cloud: Started, kind: str
 ) -> None:
-    """It may be of a group to which nobody gave a right."""
+    """It may be of a group for which we have no right."""
     pip = {"sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}}
     ip = {"publicIPAddress": {"id": lab.put("publicIPAddresses", "a", pip, OTHER_GROUP)["id"]}}
     nodes = [host(lab.add_machine("with", ip=ip)), host(lab.add_machine("without"))]

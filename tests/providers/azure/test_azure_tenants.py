@@ -712,7 +712,7 @@ async def test_an_additional_address_of_two_services_is_closed_for_neither(
 async def test_where_services_are_restricted_a_deletion_closes_no_additional_address_of_another(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
-    """A Service that is refused since then keeps what it has; nobody would open it again."""
+    """A Service that is refused since then keeps what it has: nothing would open it again."""
     asked = {"additional-public-ips": "198.51.100.7"}
     await cloud.ensure(web("victim", asked, **RANGES), node)
     before = rules(lab)

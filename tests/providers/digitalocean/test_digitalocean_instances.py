@@ -58,7 +58,9 @@ async def test_a_node_called_like_an_address_is_found_by_it(
         found = await cloud.describe_one(node(name))
         assert isinstance(found, Instance)
         assert found.provider_id == f"digitalocean://{made['id']}"
-        assert rightful_node([node("another"), node(name)], found) == name, "whoever claimed it"
+        assert rightful_node([node("another"), node(name)], found) == name, (
+            "another Node claims it, too"
+        )
 
 
 @pytest.mark.parametrize("odd", ["aws:///i-1", "digitalocean://web", "digitalocean://"])

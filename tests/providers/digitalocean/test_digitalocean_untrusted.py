@@ -75,7 +75,7 @@ async def test_a_droplet_that_is_not_there_keeps_no_service_from_its_load_balanc
 
 
 def test_of_thousands_of_addresses_that_a_kubelet_writes_few_are_looked_at() -> None:
-    """Each that is none takes the time of an error, for each Service."""
+    """Each invalid one takes the time of an error, for each Service."""
     hostile, right = node("hostile"), {"type": "ExternalIP", "address": "192.0.2.1"}
     odd = [{"type": "ExternalIP", "address": "odd"}] * MAX_ADDRESSES
     hostile.raw["status"] = {"addresses": [*odd[1:], right]}

@@ -26,6 +26,7 @@ from tests.providers.gce.balancers import (
     only,
     parts_of,
     published,
+    tagged_hosts,
     web,
 )
 from tests.providers.gce.conftest import Start, Started, host
@@ -274,9 +275,7 @@ async def test_an_instance_that_is_listed_without_tags_stays_behind_the_firewall
 ) -> None:
     """An answer may lack what is in its records."""
     cloud = await start("node-tags = ")
-    nodes = hosts(gce, 2)
-    for name in ("n-0", "n-1"):
-        gce.cloud.named("instances")[name]["tags"] = {"items": [name]}
+    nodes = tagged_hosts(gce, 2)
     await ensure(cloud, web(), *nodes)
     gce.cloud.named("instances")["n-1"]["tags"] = {}
     await ensure(cloud, web(), *nodes)

@@ -25,7 +25,9 @@ async def test_a_node_without_an_id_is_the_instance_of_its_name(
     found = await cloud.known(name)
     assert found.provider_id == f"gce://{PROJECT}/{zone}/one"
     assert (found.type, found.zone, found.region) == ("e2-standard-2", zone, "europe-west1")
-    assert rightful_node([node("another"), node(name)], found) == name, "whoever claimed it"
+    assert rightful_node([node("another"), node(name)], found) == name, (
+        "another Node claims it, too"
+    )
 
 
 async def test_two_instances_of_one_name_are_both_named(gce: Gce, cloud: Started) -> None:

@@ -25,6 +25,7 @@ from tests.providers.gce.balancers import (
     only,
     parts_of,
     published,
+    tagged_hosts,
     web,
 )
 from tests.providers.gce.conftest import Start, Started, host
@@ -292,9 +293,7 @@ async def test_a_new_service_takes_no_zone_that_is_not_reached_out_of_health_che
 ) -> None:
     """All load balancers have one check: without its probes the instances of the zone are lost."""
     cloud = await start("node-tags = ")
-    nodes = hosts(gce, 2)
-    for name in ("n-0", "n-1"):
-        gce.cloud.named("instances")[name]["tags"] = {"items": [name]}
+    nodes = tagged_hosts(gce, 2)
     await ensure(cloud, web(), *nodes)
     gce.cloud.unreachable.add(ZONES[1])
     await ensure(cloud, service("other", ports=[port(81, node_port=30081)]), *nodes)

@@ -344,7 +344,7 @@ async def test_what_a_guest_shows_makes_no_list_too_large(
 
 
 async def test_states_are_read_some_at_a_time_and_of_what_nodes_are_on_alone() -> None:
-    """Of a list that is too large: whoever answers may name any number of instances."""
+    """Of a list that is too large: the answer may name any number of instances."""
     uuids = [f"{UUID[:-3]}{number:03}" for number in range(2 * MAX_READS + 50)]
     asked, under_way, most = list[str](), 0, 0
 
