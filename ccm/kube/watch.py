@@ -304,7 +304,7 @@ async def _lines(content: HttpConnection, idle_limit: float) -> AsyncIterator[by
     Silence alone is no failure: a server sends no bookmarks of a kind that never changed since it
     started. If the connection is dead, the next request either works or shows why not.
     """
-    rest = b""
+    rest = bytearray()
     while True:
         try:
             async with asyncio.timeout(idle_limit):
@@ -313,10 +313,11 @@ async def _lines(content: HttpConnection, idle_limit: float) -> AsyncIterator[by
             return
         if not chunk:
             return
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                yield line
+        rest += chunk
+        if b"\n" in chunk:  # else a long line would be searched again with each part of it
+            *lines, rest = rest.split(b"\n")
+            for line in filter(None, lines):
+                yield bytes(line)
         if len(rest) > MAX_LINE_SIZE:
             raise Unreachable(f"a line of more than {MAX_LINE_SIZE} bytes")
 

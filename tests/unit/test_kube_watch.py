@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -303,6 +304,19 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
     async with serving(listing(5), endless, stream(then="silence")) as (_, kube):
         found = await events(kube, 5)
         assert found[3:] == [WatchFailed("a line of more than 100 bytes"), Bookmark()]
+
+
+async def test_a_long_line_costs_no_more_than_as_much_in_short_ones() -> None:
+    async def seconds(lines: int) -> float:
+        part, size = 4 << 10, (8 << 20) // lines
+        whole = b"".join(line("ADDED", obj("x" * size, 6)) for _ in range(lines))
+        parts = [whole[at : at + part] for at in range(0, len(whole), part)]
+        async with serving(listing(5), stream(*parts, then="silence")) as (_, kube):
+            began = time.thread_time()
+            await events(kube, 3 + lines)
+            return time.thread_time() - began
+
+    assert await seconds(1) < 2 * await seconds(64)
 
 
 @pytest.mark.parametrize(
