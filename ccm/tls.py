@@ -225,7 +225,7 @@ class TlsTransport(asyncio.Transport):
         self._loop = asyncio.get_running_loop()
         self._tls, self._file = tls, tls.fileno()
         self._protocol = protocol
-        self._unsent = b""
+        self._unsent = bytearray()
         self._is_reading = self._is_closed = False
         protocol.connection_made(self)
         self.resume_reading()
@@ -282,7 +282,7 @@ class TlsTransport(asyncio.Transport):
     def _send(self) -> None:
         try:
             while self._unsent:
-                self._unsent = self._unsent[self._tls.send(self._unsent) :]
+                del self._unsent[: self._tls.send(self._unsent)]
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             self._loop.add_writer(self._file, self._send_rest)
         except OSError as error:
@@ -296,7 +296,7 @@ class TlsTransport(asyncio.Transport):
         if self._is_closed:
             return
         self.pause_reading()
-        self._is_closed, self._unsent = True, b""
+        self._is_closed, self._unsent = True, bytearray()
         self._loop.remove_writer(self._file)
         self._tls.close()
         self._loop.call_soon(self._protocol.connection_lost, error)
