@@ -21,7 +21,7 @@ from ccm.cloud.sections import Faults
 from ccm.decide.backoff import Backoff
 from ccm.directories import read_bounded
 from ccm.errors import CloudError, Denied, Refused, Unauthenticated
-from ccm.redaction import register_secrets
+from ccm.redaction import MIN_SECRET, register_secrets
 
 log = logging.getLogger(__name__)
 
@@ -251,14 +251,16 @@ L = TypeVar("L", bound=AnyToken)
 def is_shown(value: str) -> bool:
     """Whether a token or session can be shown; of what cannot, no request would ever leave.
 
-    One that is a word would be redacted from all that is logged and reported.
+    One that is a word, or `name=word`, would be redacted from all that is logged and reported.
     """
-    return MIN_TOKEN <= len(value) <= MAX_TOKEN and bool(TOKEN.fullmatch(value))
+    is_word = MIN_SECRET <= len(value.rpartition("=")[2].strip('"')) < MIN_TOKEN
+    return MIN_TOKEN <= len(value) <= MAX_TOKEN and bool(TOKEN.fullmatch(value)) and not is_word
 
 
 def _usable(token: L) -> L:
     if not (is_shown(token.value) and token.lifetime > 0):
         raise CloudError("GetToken: the answer has no token that can be used")
+    register_secrets(token.value)
     return token
 
 

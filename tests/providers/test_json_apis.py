@@ -17,6 +17,7 @@ import orjson
 import pytest
 
 from ccm.cloud import json_api
+from ccm.cloud.credentials import RenewedToken
 from ccm.cloud.failures import Unsent
 from ccm.cloud.json_api import JsonApi, ReloadingClient, Request
 from ccm.cloud.testkit.gate import KitGate
@@ -34,6 +35,7 @@ from ccm.http import HttpResponse
 from ccm.model.objects import Json
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.identity import read_token as read_azure_token
 from ccm.providers.digitalocean.api import DigitalOceanApi
 from ccm.providers.digitalocean.config import GlobalSection as DigitalOceanSection
 from ccm.providers.digitalocean.volumes import DigitalOceanVolumes
@@ -47,7 +49,7 @@ from ccm.providers.incus.config import Remote
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.config import OpenStackConfig
 from ccm.providers.openstack.credentials import GlobalSection as OpenStackSection
-from ccm.providers.openstack.keystone import Token
+from ccm.providers.openstack.keystone import Token, read_token
 from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.proxmox.api import ProxmoxApi
 from ccm.providers.proxmox.config import Cluster
@@ -56,6 +58,7 @@ from ccm.providers.simulated.config import SimulatedConfig
 from ccm.providers.vsphere.config import VCenter
 from ccm.providers.vsphere.credentials import CredentialSource
 from ccm.providers.vsphere.vcenter import VCenterApi
+from ccm.redaction import safe_text
 from ccm.tls import Server
 from tests.support.pki import Authority
 from tests.support.waiting import until
@@ -536,3 +539,34 @@ async def test_a_certificate_that_is_renewed_for_ever_takes_no_memory(tmp_path: 
         await until(lambda: server.open <= 1)
         assert len(reloading._clients) <= 2
         await reloading.close()
+
+
+FROM_KEYSTONE: Json = {
+    "token": {
+        "expires_at": "2026-01-01T01:00:00Z",
+        "issued_at": "2026-01-01T00:00:00Z",
+        "catalog": [{"type": "compute"}],
+        "project": {"id": "project"},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda word: read_azure_token({"access_token": word, "expires_in": 3600}),
+        lambda word: read_token(word, FROM_KEYSTONE),
+    ],
+    ids=["azure", "openstack"],
+)
+async def test_a_word_that_a_server_gives_as_a_token_is_redacted_nowhere(
+    read: Callable[[str], Any],
+) -> None:
+    """The keys of heartbeats are words; Google's servers have a test of their own."""
+
+    async def renew() -> Any:
+        return read("cloud_outage")
+
+    with pytest.raises(CloudError, match="no token that can be used"):
+        await RenewedToken(renew).get()
+    assert safe_text("cloud_outage") == "cloud_outage"

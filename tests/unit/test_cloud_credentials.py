@@ -197,6 +197,7 @@ class Token:
     [
         Token(value=""),
         Token(value="cloud_outage"),
+        Token(value="a-token-of-16-ch=cloud_outage"),
         Token(value="two words"),
         Token(value="line\n"),
         Token(value="t\xf6ken"),
@@ -217,6 +218,7 @@ async def test_a_token_that_no_request_could_show_is_not_kept(odd: Token) -> Non
     with pytest.raises(CloudError, match="no token that can be used"):
         await tokens.get()
     assert await tokens.get() == Token()
+    assert Token().value not in without_secrets(f"it was {Token().value}")
 
 
 @pytest.mark.virtual_time

@@ -9,7 +9,7 @@ from botocore.config import Config
 from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 from botocore.session import Session
 
-from ccm.cloud.credentials import RefusalPause
+from ccm.cloud.credentials import RefusalPause, is_shown
 from ccm.errors import Unauthenticated
 from ccm.providers.aws.config import AwsConfig
 from ccm.providers.aws.wire import SMALL_ANSWER, UNREADABLE, new_session, time_limit
@@ -44,7 +44,8 @@ class AwsCredentials:
             self._found = self._find()
         if self._found:
             self._signed = self._renewed(self._found)
-            register_secrets(self._signed.secret_key, self._signed.token or "")
+            given = self._signed.secret_key, self._signed.token or ""
+            register_secrets(*(it for it in given if self.method in OF_FILES or is_shown(it)))
         return self._signed
 
     def get_deferred_property(self, name: str) -> Callable[[], Any]:

@@ -15,6 +15,7 @@ from urllib.request import (
     build_opener,
 )
 
+from ccm.cloud.credentials import is_shown
 from ccm.cloud.interface import CloudProvider, ProviderContext
 from ccm.cloud.sections import did_you_mean
 from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults
@@ -211,7 +212,8 @@ class _MetadataService:
     def log_in(self) -> None:
         ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_TTL)}
         self._token = self._request("api/token", "PUT", ttl)
-        register_secrets(self._token)
+        if is_shown(self._token):
+            register_secrets(self._token)
 
     def get(self, path: str) -> str:
         try:

@@ -174,5 +174,4 @@ def read_token(answer: Any) -> Token:
     lifetime = float(text(seconds)) if text(seconds).isdecimal() else number(seconds)
     if not value or lifetime <= 0:
         raise CloudError("GetToken: the answer has no token or no life of it")
-    register_secrets(value)
     return Token(value, lifetime)

@@ -41,7 +41,6 @@ from ccm.providers.gce.credentials import (
     read_source,
 )
 from ccm.providers.gce.ids import NAME, PROJECT, path_of_url
-from ccm.redaction import register_hidden
 from ccm.tls import Server
 
 READ, WRITE, OPERATION, IDENTITY = "read", "write", "operation", "identity"
@@ -77,9 +76,6 @@ class AccessToken:
 
     value: str = field(repr=False)
     lifetime: float
-
-    def __post_init__(self) -> None:
-        register_hidden(self)
 
 
 @dataclass(frozen=True, slots=True)

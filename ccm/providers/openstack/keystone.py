@@ -14,7 +14,6 @@ from ccm.cloud.config_file import url
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.openstack.credentials import GlobalSection, project_domain, user_domain
-from ccm.redaction import register_hidden
 
 SERVICE_TYPES = {
     "compute": ("compute",),
@@ -42,9 +41,6 @@ class Token:
     lifetime: float
     project_id: str
     catalog: tuple[Json, ...]
-
-    def __post_init__(self) -> None:
-        register_hidden(self)
 
     def endpoint(self, service: str, region: str, interface: str) -> Endpoint:
         """Where a service is; `Refused` when the catalogue has it not.

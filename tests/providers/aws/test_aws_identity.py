@@ -29,6 +29,7 @@ from ccm.providers.aws.credentials import AwsCredentials, find_credentials
 from ccm.providers.aws.provider import AwsCloud, OwnInstance, read_own_instance
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
 from ccm.providers.aws.wire import SMALL_ANSWER, limit_time
+from ccm.redaction import safe_text
 from tests.providers.aws.emulator import CREDENTIALS, REGION
 from tests.providers.aws.proxy import Drip
 from tests.providers.aws.world import MARK, Aws, asking, config_text, node, node_of
@@ -53,6 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
     metadata: dict[str, str] = {}
     drip = Event()  # set: every answer is a byte now and then, without an end
     moved: dict[str, str] = {}  # and where to
+    token = "token"
 
     def log_message(self, *_: object) -> None:
         return
@@ -62,10 +64,10 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
 
     def do_PUT(self) -> None:
-        self._answer("token" if self.path == "/latest/api/token" else None)
+        self._answer(self.token if self.path == "/latest/api/token" else None)
 
     def do_GET(self) -> None:
-        is_asked_well = self.headers.get("X-aws-ec2-metadata-token") == "token"
+        is_asked_well = self.headers.get("X-aws-ec2-metadata-token") == self.token
         path = self.path.removeprefix("/latest/meta-data/")
         if to := self.moved.get(path):
             self.send_response(302)
@@ -154,6 +156,25 @@ def test_credentials_without_measure_are_not_read(
     metadata["iam/security-credentials/node"] += " " * SMALL_ANSWER
     with pytest.raises(HTTPClientError, match=f"more than {SMALL_ANSWER} bytes"):
         find_credentials(AwsConfig(), "us-east-1", "test", Config())
+
+
+def test_words_that_are_given_as_credentials_are_redacted_nowhere(
+    metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys of heartbeats are words."""
+    for name in CREDENTIALS:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(_Handler, "token", "cloud_outage")
+    given = {"AccessKeyId": "a", "SecretAccessKey": "loop_lag", "Token": "cloud_calls"}
+    metadata["iam/security-credentials/"] = "node"
+    metadata["iam/security-credentials/node"] = json.dumps({**given, "Expiration": FUTURE})
+    assert read_own_instance() == OWN
+    credentials = AwsCredentials(
+        lambda: find_credentials(AwsConfig(), "us-east-1", "test", Config()), 10.0
+    )
+    assert credentials.get_frozen_credentials().secret_key == "loop_lag"
+    words = "cloud_outage loop_lag cloud_calls"
+    assert safe_text(words) == words
 
 
 async def test_a_role_that_is_asked_for_again_is_given_up_in_time_injected(aws: Aws) -> None:
