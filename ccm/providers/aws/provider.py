@@ -48,6 +48,7 @@ _REGION_NAME = re.compile(
 )
 """New regions are as those before, in all of AWS's partitions."""
 _REGION = re.compile(r"[a-z]+(-[a-z]+)+-\d+")
+_VPC = re.compile(r"vpc-[0-9a-z]{1,32}")
 DEFAULT_ENDPOINT = "http://169.254.169.254"
 REQUEST_TIMEOUT = 2.0  # seconds for each of a few small requests to the machine's own host
 METADATA_TIMEOUT = 10.0  # seconds for all of them
@@ -100,8 +101,9 @@ class AwsCloud(CloudProvider):
         url = metadata.url if metadata else ""
         own = OwnInstance() if is_complete else read_own_instance(url)
         find_vpc: Callable[[], str] | None = None
-        if not (is_complete or own.instance_id or is_metadata_disabled()):
-            check_without_metadata(config, has_region, context.allow_untagged)
+        if not (is_complete or is_metadata_disabled()):
+            if not own.instance_id:
+                check_without_metadata(config, has_region, context.allow_untagged)
             find_vpc = lambda: read_own_instance(url).vpc  # noqa: E731 - it may answer by then
         api = self._api = AwsApi(config, region_of(config, own), context.gate, context.caller)
         tagging = ClusterTagging(
@@ -185,10 +187,11 @@ def read_own_instance(endpoint: str = "", total_timeout: float = METADATA_TIMEOU
         except NO_ANSWER:
             return OwnInstance()
         mac = service.get("mac")
+        vpc = service.get(f"network/interfaces/macs/{mac}/vpc-id") if mac else ""
         return OwnInstance(
             instance_id=service.get("instance-id"),
             region=service.get("placement/region"),
-            vpc=service.get(f"network/interfaces/macs/{mac}/vpc-id") if mac else "",
+            vpc=vpc if _VPC.fullmatch(vpc) else "",
             cluster_id=_cluster_id(service),
         )
 

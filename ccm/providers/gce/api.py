@@ -32,7 +32,14 @@ from ccm.errors import (
 from ccm.http import HttpResponse, request_target
 from ccm.http_client import HttpClient
 from ccm.model.objects import Json, mapping, number, objects, text
-from ccm.providers.gce.config import API_PATH, GlobalSection, Place, missing_metadata, place_of
+from ccm.providers.gce.config import (
+    API_PATH,
+    NETWORK_METADATA,
+    GlobalSection,
+    Place,
+    missing_metadata,
+    place_of,
+)
 from ccm.providers.gce.credentials import (
     ExternalAccount,
     Source,
@@ -57,6 +64,8 @@ POLL_LIMIT = 45.0  # seconds of such looks; then it goes on in the queue
 OPERATION_PATH = re.compile(
     rf"projects/{PROJECT}/(?:global|(zone|region)s/{NAME})/operations/[^/?#]{{1,200}}"
 )
+NETWORK_PATH = re.compile(rf"projects/[^/]+/networks/{NAME}")
+"""What the metadata server says of a network."""
 RACE_RETRY = 1.0  # seconds until what someone else changed, or is at work on, is read again
 IDLE = "NO_RESULTS_ON_PAGE"
 """What a scope of an aggregated list warns of that has none; others cannot be reached."""
@@ -110,9 +119,11 @@ class GceApi(JsonApi):
                 path: await self._metadata(server.request(path))
                 for path in missing_metadata(self._section)
             }
-            found = place_of(self._section, known)
-            if not (re.fullmatch(PROJECT, found.project) and re.fullmatch(NAME, found.region)):
-                raise CloudError("GetMetadata: the answer lacks a project or zone")
+            found, network = place_of(self._section, known), known.get(NETWORK_METADATA)
+            has_network = network is None or NETWORK_PATH.fullmatch(network)
+            has_place = re.fullmatch(PROJECT, found.project) and re.fullmatch(NAME, found.region)
+            if not (has_network and has_place):
+                raise CloudError("GetMetadata: the answer lacks a project, zone or network")
             self._place = found
         return self._place
 

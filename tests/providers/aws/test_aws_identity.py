@@ -324,14 +324,17 @@ async def test_a_metadata_service_that_does_not_answer_yet_is_no_fault_of_the_co
     await cloud.close()
 
 
+@pytest.mark.parametrize("odd", [None, "", "<html>"])
 async def test_the_vpc_is_asked_for_again_where_nothing_has_said_it(
-    aws: Aws, metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    aws: Aws, metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch, odd: str | None
 ) -> None:
-    name = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+    """The metadata service may answer nothing, all but the VPC, or nonsense for it."""
+    name, path = "AWS_EC2_METADATA_SERVICE_ENDPOINT", f"network/interfaces/macs/{MAC}/vpc-id"
     text = config_text(aws, aws.proxy.url).replace(f"VPC = {aws.vpc}", "")
-    metadata[f"network/interfaces/macs/{MAC}/vpc-id"] = aws.vpc
+    metadata[path] = odd or ""
     url = os.environ[name]
-    monkeypatch.setenv(name, NOWHERE)
+    if odd is None:
+        monkeypatch.setenv(name, NOWHERE)
     monkeypatch.setattr(vpc, "FIND_INTERVAL", 0.0)
     aws.cloud = AwsCloud()
     await aws.cloud.initialize(
@@ -340,6 +343,7 @@ async def test_the_vpc_is_asked_for_again_where_nothing_has_said_it(
     with pytest.raises(Refused, match="the VPC is not known"):
         await aws.ensure(asking("nlb"))
     monkeypatch.setenv(name, url)
+    metadata[path] = aws.vpc
     assert (await aws.ensure(asking("nlb"))).ingress
     await aws.cloud.close()
 

@@ -116,7 +116,10 @@ async def test_what_is_wrong_with_the_file_is_said_without_its_path(
 
 
 @pytest.mark.parametrize("odd", ["", 5, "no project", "a/../b", None])
-@pytest.mark.parametrize("path", ["project/project-id", "instance/zone"])
+@pytest.mark.parametrize(
+    "path",
+    ["project/project-id", "instance/zone", "instance/network-interfaces/0/network"],
+)
 async def test_a_place_that_is_none_is_asked_for_again(
     gce: Gce, start: Start, odd: object, path: str
 ) -> None:
