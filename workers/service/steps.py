@@ -265,15 +265,8 @@ class ServiceSteps:
         service, began = action.service, time.monotonic()
         self._record(normal(service, "DeletingLoadBalancer", "Deleting load balancer"))
         try:
-            with suppress(ImplementedElsewhere), noted_writes() as calls:
-                try:
-                    await call(
-                        Priority.LB_DELETE, self._balancers.delete, service, owner=service.namespace
-                    )
-                finally:
-                    if calls:
-                        self._written.pop(service.uid, None)
-                        self._sought.add(service.uid)
+            if await self._delete_parts(service):  # one answer may have lacked some: an open port
+                await self._delete_parts(service)
         except CloudError as error:
             self._record_failure(error, delete_failed(service, action.is_orphan, error))
             if not isinstance(error, RetryAfter):
@@ -289,6 +282,19 @@ class ServiceSteps:
         return replace(
             state, last_applied=None, node_ports=frozenset(), refusal=refusal, is_deleted=True
         )
+
+    async def _delete_parts(self, service: Service) -> bool:
+        """Delete what the cloud shows of a load balancer; whether that was anything."""
+        with suppress(ImplementedElsewhere), noted_writes() as calls:
+            try:
+                await call(
+                    Priority.LB_DELETE, self._balancers.delete, service, owner=service.namespace
+                )
+            finally:
+                if calls:
+                    self._written.pop(service.uid, None)
+                    self._sought.add(service.uid)
+        return bool(calls)
 
     async def _withdraw(self, state: ServiceState, service: Service) -> None:
         """Take the backends from what cannot be changed or deleted, and leads to another Service.

@@ -1,13 +1,15 @@
 """What a new start of the worker does, and what it does about what it did not see happen."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from ccm.errors import CloudError, KubernetesError, Refused
-from ccm.model.cloud import IpMode
-from ccm.model.objects import Json
+from ccm.model.cloud import Balancer, IpMode
+from ccm.model.objects import Json, Node
+from ccm.model.service import Service
 from tests.support.cluster import Cluster
 from tests.support.context import TIMINGS
 from tests.support.nodes import Tweak, with_finalizer
@@ -19,7 +21,7 @@ from workers.service.controller import BACKOFF
 from workers.service.steps import ADDRESS_RETRY
 from workers.timings import Timings
 
-from .cloud import Record
+from .cloud import Balancers, Record
 from .objects import (
     KEY,
     being_deleted,
@@ -344,6 +346,35 @@ async def test_what_has_gone_by_itself_is_looked_for_twice() -> None:
         await w.change(being_deleted)
         await w.later()
         assert len(w.balancers.named("delete")) == 2
+        assert not any(kind == "Service" for kind, _ in w.cluster.objects)
+
+
+class WithRules(Balancers):
+    """Each load balancer has a rule; the first deletion is made by an answer without rules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rules, self._lacks = set[str](), True
+
+    async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
+        self.rules.add(service.uid)
+        return await super().ensure(service, backends)
+
+    async def delete(self, service: Service) -> None:
+        await super().delete(service)
+        if not self._lacks and service.uid in self.rules:
+            self._write()
+            self.rules.remove(service.uid)
+        self._lacks = False
+
+
+async def test_what_one_answer_lacks_of_a_load_balancer_goes_with_it() -> None:
+    """A rule that is left opens the node port of whichever Service gets it."""
+    balancers = WithRules()
+    async with running(World(N1, service(), balancers=balancers)) as w:
+        assert balancers.rules
+        await w.change(being_deleted)
+        assert not balancers.rules
         assert not any(kind == "Service" for kind, _ in w.cluster.objects)
 
 

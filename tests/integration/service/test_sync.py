@@ -62,7 +62,7 @@ async def test_a_balancer_comes_and_goes_with_two_patches_each(tweak: Tweak) -> 
             ("EnsuredLoadBalancer", "Ensured load balancer"),
         ]
     async with running(await with_balancer(tweak)) as w:
-        assert w.balancers.calls == [("delete", "web")]
+        assert w.balancers.calls == [("delete", "web")] * 2
         assert w.balancers.records == {}
         # The status goes first: a crash in between leaves the finalizer, which leads back here.
         assert w.written == ["loadBalancer", "finalizers"]
@@ -213,7 +213,7 @@ async def test_a_type_that_changes_back_gets_a_new_balancer() -> None:
     async with running_with(service(), node("n1")) as w:
         for kind in ("NodePort", "LoadBalancer"):
             await w.change(typed(kind))
-        assert [call[0] for call in w.balancers.calls] == ["ensure", "delete", "ensure"]
+        assert [call[0] for call in w.balancers.calls] == ["ensure", "delete", "delete", "ensure"]
         assert w.service().has_finalizer
         assert len(w.balancers.records) == 1
 
@@ -347,6 +347,7 @@ async def test_deletions_go_before_changes_and_changes_before_comparisons() -> N
         ("ensure", Priority.REFRESH),
         ("update", Priority.LB_ENSURE),
         ("ensure", Priority.LB_ENSURE),
+        ("delete", Priority.LB_DELETE),
         ("delete", Priority.LB_DELETE),
     ]
 
