@@ -151,13 +151,13 @@ class SharedResource:
         """
         etag, entries = text(found.get("etag")), _entries(found)
         if etag == self._etag and (lacking := self._entries - entries):
-            listed = await self._listed() or {}
+            listed = await self.listed() or {}
             if text(listed.get("etag")) != etag or lacking & _entries(listed):
                 why = f"{self._noun} {self.path}: the answer lacks {len(lacking)} of its ETag"
                 raise PreconditionFailed(why, RACE_RETRY)
         self._etag, self._entries = etag, entries
 
-    async def _listed(self) -> Json | None:
+    async def listed(self) -> Json | None:
         """What there is, by another kind of read."""
         listed = await self._api.list(f"List{self._noun}s", self.path.rpartition("/")[0])
         return next((item for item in listed if key_of(item) == self.path.lower()), None)
@@ -175,7 +175,7 @@ class SharedResource:
                 empty += [] if known else [key]
         if current is not None and not (empty and before):
             return
-        item = await self._listed()
+        item = await self.listed()
         if item and (current is None or any(map(properties_of(item).get, empty))):
             why = f"{self._noun} {self.path} is listed otherwise"
             raise PreconditionFailed(why, RACE_RETRY)

@@ -554,6 +554,18 @@ async def test_a_security_group_that_is_missing_is_warned_of(lab: Lab, node: Nod
     assert made.warnings == ("security group none is missing: no client is let in",)
 
 
+async def test_a_security_group_that_one_answer_hides_lets_clients_in(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """Else they were kept out for half an hour, or what was open stayed so for good."""
+    lab.fail(f"GET .*networkSecurityGroups/{NSG}", status=404, code="ResourceNotFound")
+    made: Balancer = await cloud.ensure(web(), node)
+    assert (made.warnings, len(rules(lab))) == ((), 1)
+    lab.fail(f"GET .*networkSecurityGroups/{NSG}", status=404, code="ResourceNotFound")
+    await delete(cloud, web())
+    assert not rules(lab)
+
+
 async def test_an_interface_of_another_load_balancer_is_named(
     lab: Lab, cloud: Started, node: Node
 ) -> None:
