@@ -7,9 +7,16 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
+from ccm.cloud.lookup import MAX_LOST
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, objects, objects_with, text
-from ccm.providers.aws.client import AwsApi, AwsError
+from ccm.providers.aws.client import (
+    ID_MALFORMED,
+    ID_NOT_FOUND,
+    AwsApi,
+    AwsError,
+    call_without_wrong_ids,
+)
 from ccm.providers.aws.security_groups import SecurityGroup, read_security_group
 from ccm.providers.aws.subnets import Subnet, read_subnets
 from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
@@ -130,7 +137,7 @@ class Vpc:
         cluster's tag, for a kubelet may name any. One that is registered stays unless it is another
         cluster's.
         """
-        read = self._read_instances(registered & set(wanted), set(wanted) - registered)
+        read = self._read_instances(registered & set(wanted), set(wanted) - registered, tag)
         found = [item for item in read if tag.is_on(item.tags)]
         foreign = {item.id for item in read if tag.is_foreign(item.tags)}
         untagged = {item.id for item in read if not tag.is_on(item.tags)}
@@ -148,7 +155,9 @@ class Vpc:
             for instance_id in instance_ids:
                 self._instances.pop(instance_id, None)
 
-    def _read_instances(self, known: Set[str], new: Set[str]) -> Sequence[BackendInstance]:
+    def _read_instances(
+        self, known: Set[str], new: Set[str], tag: ClusterTag
+    ) -> Sequence[BackendInstance]:
         """Those of the instances that exist; what is cached costs no read.
 
         One that is `new` to a load balancer is read again, once for all that it joins at a time; so
@@ -165,11 +174,29 @@ class Vpc:
             }
             absent = {item: at for item, at in self._absent.items() if at > oldest[True]}
             missing = sorted(instance_ids - cached.keys() - absent.keys())
-            read = map(_read_instance, self._api.find_instances(missing))
+            read = map(_read_instance, self._find_instances(missing, new, tag))
             self._instances = cached | {item.id: item for item in read if item}
             unfound = dict.fromkeys(missing, time.monotonic())
             self._absent = absent | {k: v for k, v in unfound.items() if k not in self._instances}
             return [self._instances[i] for i in sorted(instance_ids) if i in self._instances]
+
+    def _find_instances(
+        self, instance_ids: Sequence[str], new: Collection[str], tag: ClusterTag
+    ) -> Iterable[Json]:
+        """Records of those that exist. Of `new` ones that one answer lacks, or has without our tag,
+        another kind of read decides: nothing would have them looked for again.
+        """
+        found = {
+            text(item.get("InstanceId")): item for item in self._api.find_instances(instance_ids)
+        }
+        marked = {key for key, item in found.items() if tag.is_on(read_tags(item.get("Tags")))}
+        doubted = [item for item in instance_ids if item in new and item not in marked][:MAX_LOST]
+        again, _ = call_without_wrong_ids(
+            (ID_NOT_FOUND, ID_MALFORMED),
+            doubted,
+            lambda left: self._api.describe_instances(InstanceIds=left),
+        )
+        return (found | {text(item.get("InstanceId")): item for item in again or ()}).values()
 
     def security_groups(self, name: str = "") -> list[SecurityGroup]:
         """All groups in the VPC, from all pages; only those of a name if one is given."""

@@ -1,6 +1,7 @@
 """Balancers with something of someone else's in the way, and accounts that are full."""
 
 import asyncio
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -240,6 +241,31 @@ async def test_a_local_zone_gets_no_part_of_a_balancer_unless_named_injected(
     ]
     first, second, third = (aws.public[zone] for zone in ZONES)
     assert sorted(found, key=len) == [{third}, {first, second}]
+
+
+@pytest.mark.parametrize("part", ["reservationSet", "tagSet"])
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_an_instance_that_one_answer_lacks_joins_all_the_same_injected(
+    aws: Aws, kind: str, part: str
+) -> None:
+    """No change of its Node would bring it in later: it was behind nothing for half an hour."""
+    (first, second), one, odd = aws.launch(2), asking(kind), list[bytes]()
+    await aws.ensure(one, [node_of(first)])
+
+    def lacking(request: Request, answer: bytes) -> bytes:
+        if request.operation != "DescribeInstances" or odd:
+            return answer
+        odd.append(answer)
+        full = rf"<{part}>.*?</{part}>".encode()
+        return re.sub(full, f"<{part}/>".encode(), answer, flags=re.DOTALL)
+
+    aws.proxy.rewrite = lacking
+    await aws.update_nodes(one, [node_of(first), node_of(second)])
+    assert second["InstanceId"].encode() in odd[0]
+    (found,) = aws.classic_elbs() if kind == "classic" else aws.target_groups()
+    listed = [it["InstanceId"] for it in found.get("Instances", ())]
+    behind = listed if kind == "classic" else aws.targets(found)
+    assert {*behind} == {first["InstanceId"], second["InstanceId"]}
 
 
 async def test_zones_that_cannot_be_read_move_no_balancer_injected(aws: Aws) -> None:
