@@ -86,6 +86,7 @@ async def test_zones_that_an_answer_leaves_out_are_asked_for_again() -> None:
     """A public address without zones never gets any."""
     answers: list[Json] = [
         {"resourceTypes": []},
+        {"resourceTypes": [{"resourceType": "virtualMachines"}]},
         {"resourceTypes": [{"resourceType": "virtualMachines", "zoneMappings": [
             {"location": "West Europe", "zones": ["2", "1"]}]}]},
     ]  # fmt: skip

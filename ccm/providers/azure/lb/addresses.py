@@ -1,5 +1,6 @@
 """Public addresses of load balancers: created for a Service and marked as its own, or another's."""
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,7 @@ from ccm.providers.azure.lb.plan import covers, frontends_of
 from ccm.providers.azure.lb.request import BalancerRequest
 from ccm.providers.azure.shared_writes import SharedResource
 
+ZONES_KEPT = 3600.0  # seconds for which a region's zones are kept: one answer may be wrong
 GIVEN_BY_OWNER = ("dns-label-name", "pip-tags")
 RESERVED_TAGS = frozenset((*CLUSTER_TAGS, *SERVICE_TAGS, *DNS_TAGS))
 
@@ -98,7 +100,8 @@ class PublicAddresses:
         self._balancers = {item.lower() for item in balancers}  # the cluster's, by their IDs
         self._restricts = restricts  # whether Services may have addresses made for them only
         self._lists: dict[str, SharedRead[list[Json]]] = {}
-        self._zones: Sequence[str] | None = None
+        self._zones: Sequence[str] = ()
+        self._zones_until = 0.0  # monotonic
         self._read_zones = SharedRead(self._zones_of_region)
 
     async def list(self, group: str) -> Sequence[Json]:
@@ -237,9 +240,13 @@ class PublicAddresses:
         return same(tag_of(record, DNS_TAGS), owner.service)
 
     async def zones(self) -> Sequence[str]:
-        """The region's zones, which new addresses and frontends are in, as upstream's."""
-        if self._zones is None:
-            self._zones = await self._read_zones()
+        """The region's zones, which new addresses and frontends are in, as upstream's.
+
+        An answer without any is not kept, and is asked for twice: what is made without has none.
+        """
+        if not self._zones or time.monotonic() > self._zones_until:
+            self._zones = await self._read_zones() or await self._read_zones()
+            self._zones_until = time.monotonic() + ZONES_KEPT
         return self._zones
 
     async def _zones_of_region(self) -> Sequence[str]:
