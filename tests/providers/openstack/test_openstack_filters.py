@@ -5,6 +5,7 @@ know each filter: then a list has what is others' as well.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -17,14 +18,17 @@ from ccm.model.cloud import Gone, Route, Unknown
 from ccm.model.objects import Json
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
-from ccm.providers.openstack.config import NetworkingSection, OpenStackConfig
+from ccm.providers.openstack.config import BalancerSection, NetworkingSection, OpenStackConfig
 from ccm.providers.openstack.credentials import GlobalSection
 from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.instances import OpenStackInstances
+from ccm.providers.openstack.lb.addresses import Addresses
+from ccm.providers.openstack.lb.backends import Backends
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.openstack.lb.octavia import Octavia
 from ccm.providers.openstack.lb.plan import ObservedBalancer
+from ccm.providers.openstack.lb.request import read_request
 from ccm.providers.openstack.lb.security_groups import (
     IngressRule,
     Membership,
@@ -228,6 +232,39 @@ async def test_a_subnet_of_another_network_is_not_taken() -> None:
     ]
     there, _ = api(subnets=records)
     assert [item.id for item in await Networks(there).subnets_of("n-1")] == ["a"]
+
+
+async def test_networks_that_tenants_name_take_no_memory() -> None:
+    there, _ = api(subnets=[])
+    networks, now = Networks(there), 0.0
+    for number in range(100):
+        await networks.subnets_of(f"n-{number}")
+        networks._kept = {key: (now, found) for key, (_, found) in networks._kept.items()}
+    assert len(networks._kept) == 1
+
+
+async def test_a_floating_ip_of_another_project_is_not_attached() -> None:
+    """Credentials that see all projects are shown theirs where the query is lost."""
+    theirs = {"id": "a", "floating_ip_address": "203.0.113.7", "project_id": "theirs"}
+    there, changes = api(floatingips=[theirs])
+    asked, config = service(loadBalancerIP="203.0.113.7"), BalancerSection()
+    request = read_request(
+        asked, replace(config, floating_network_id="net"), {}, Cluster("kubernetes")
+    )
+    record = {"vip_port_id": "port", "vip_address": "10.0.0.9"}
+    with pytest.raises(CloudError, match="the answer is not about port"):
+        await Addresses(there, Networks(there)).ensure(request, record, Role.OWNER)
+    assert changes == [("POST", "/floatingips")]
+
+
+async def test_a_group_that_one_list_lacked_goes_with_its_service() -> None:
+    """It would open its node ports to whoever gets them, where groups are not ours any more."""
+    there, changes = api(security_groups=[], ports=[])
+    backends = Backends(there, Networks(there), manages_groups=False)
+    await backends.close(OTHERS)
+    cast(Any, there).lists["security_groups"] = [{"id": "own", "name": NAMES.security_group}]
+    await backends.close(NAMES)
+    assert changes == [("DELETE", "/security-groups/own")]
 
 
 ID = "11111111-2222-3333-4444-5555555555{:02}"

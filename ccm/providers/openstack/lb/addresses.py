@@ -13,7 +13,7 @@ from ccm.providers.openstack.lb.names import Names, Role, sharers, tags_of
 from ccm.providers.openstack.lb.networks import Networks, matching_subnets
 from ccm.providers.openstack.lb.octavia import addresses_of
 from ccm.providers.openstack.lb.request import IPV4, IPV6, LoadBalancerRequest
-from ccm.providers.openstack.neutron import list_all, list_ports
+from ccm.providers.openstack.neutron import list_own, list_ports
 
 DEFAULT_PROVIDER = "amphora"  # upstream's
 FIELDS = ("id", "floating_ip_address", "port_id", "description")
@@ -173,8 +173,7 @@ class Addresses:
 
     async def _floating_ips(self) -> list[Json]:
         """All of the project: which is whose is in them."""
-        project = [("project_id", await self._api.project_id())]
-        return await list_all(self._api, "floatingips", project, FIELDS)
+        return await list_own(self._api, "floatingips", fields=FIELDS)
 
 
 def _by_family(record: Json) -> dict[str, str]:

@@ -89,10 +89,7 @@ class Backends:
 
     async def close(self, names: Names) -> None:
         """Take away what let it in, whether or not that is ours to do any more."""
-        if self._manages_groups:
-            await self._groups.delete(names.security_group)
-        else:
-            await self._groups.delete_stale(names.security_group)
+        await self._groups.delete(names.security_group)
 
 
 def choose(

@@ -149,8 +149,9 @@ class Networks:
         async with self._reading:
             until, found = self._kept.get((kind, key), (0.0, None))
             if until < time.monotonic():
-                found = await read()
-                self._kept[kind, key] = time.monotonic() + KEPT, found
+                found, now = await read(), time.monotonic()
+                kept = {asked: known for asked, known in self._kept.items() if known[0] > now}
+                self._kept = {**kept, (kind, key): (now + KEPT, found)}  # tenants name networks
         return found
 
 
