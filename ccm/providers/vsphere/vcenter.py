@@ -169,18 +169,16 @@ class VCenterApi(JsonApi):
             made = await self._call(cookie, content.viewManager, "CreateContainerView", *everything)
         except CloudError:
             await self._log_out(cookie)
-            self._content = None  # what it has may be no managers
             raise
         return Session(cookie, user.key, made[0])
 
     async def _read_content(self) -> Any:
-        """Read once, with all managers that are needed."""
-        if self._content is None:
-            found, _ = await self._call("", self._soap.service, "RetrieveContent")
-            if not all(getattr(found, name, None) for name in MANAGERS):
-                raise CloudError(f"{self.name}: RetrieveContent: the answer lacks a manager")
-            self._content = found
-        return self._content
+        """The managers that there are, read with each login: an answer may name others."""
+        found, _ = await self._call("", self._soap.service, "RetrieveContent")
+        if not all(getattr(found, name, None) for name in MANAGERS):
+            raise CloudError(f"{self.name}: RetrieveContent: the answer lacks a manager")
+        self._content = found
+        return found
 
     async def _log_out(self, cookie: str) -> None:
         """End a session, which may have ended, if that can be done at once."""

@@ -17,8 +17,8 @@ from ccm.providers.vsphere.credentials import CredentialSource
 from ccm.providers.vsphere.instances import VsphereInstances
 from ccm.providers.vsphere.inventory import MOST_PLACES, Inventory, Machine, Place
 from ccm.providers.vsphere.search import Found, Search
-from ccm.providers.vsphere.soap import Soap
-from ccm.providers.vsphere.vcenter import VCenterApi
+from ccm.providers.vsphere.soap import SessionEnded, Soap
+from ccm.providers.vsphere.vcenter import MANAGERS, Session, VCenterApi
 
 VCENTER = VCenter("lab", "localhost", 443, user="user", password="password")
 ENVELOPE = (
@@ -118,6 +118,29 @@ async def test_a_login_whose_answers_are_odd_is_made_again(what: str) -> None:
         await vcenter.open_session()
     session = await vcenter.open_session()
     assert session.cookie == "vmware_soap_session=b"
+    vcenter._session = None
+
+
+async def test_managers_that_are_none_are_read_again_with_the_next_session() -> None:
+    """Each list failed until the process ended."""
+    vcenter, known = api(), dict.fromkeys(MANAGERS, "x")
+    contents = [known | {"propertyCollector": "none"}, known]
+
+    async def call(cookie: str, target: Any, method: str, *_: Any) -> tuple[Any, str]:
+        if method == "RetrieveContent":
+            return SimpleNamespace(**contents.pop(0)), ""
+        if target == "none":
+            raise SessionEnded("ManagedObjectNotFound")
+        if method == "Login":
+            return SimpleNamespace(key="k"), "vmware_soap_session=b"
+        return ["view"], ""
+
+    async def read(session: Session) -> Any:
+        collector = vcenter.content.propertyCollector
+        return await vcenter.call(session, collector, "RetrievePropertiesEx")
+
+    cast(Any, vcenter)._call = call
+    assert await vcenter.in_session(read) == ["view"]
     vcenter._session = None
 
 

@@ -27,7 +27,7 @@ async def test_a_session_that_ended_is_opened_again(lab: Lab, tagged: Started) -
     lab.forget_calls()
     assert await tagged.known(node_of(made)) == before
     calls = lab.calls()
-    assert (calls["Login"], calls[LIST], calls["RetrieveServiceContent"]) == (1, 2, 0)
+    assert (calls["Login"], calls[LIST], calls["RetrieveServiceContent"]) == (1, 2, 1)
 
 
 async def test_a_session_of_tags_that_ended_is_opened_again(lab: Lab, tagged: Started) -> None:
