@@ -408,6 +408,22 @@ async def test_an_answer_that_does_not_say_what_a_network_is_decides_nothing(hol
     assert await routes._kind(item, item.nics("ovn0")[0]) == "ovn"
 
 
+@pytest.mark.parametrize("hollow", [{}, {"name": "k8s"}, {"name": "k8s", "config": []}])
+async def test_an_answer_that_does_not_say_whose_networks_a_project_has_decides_nothing(
+    hollow: Any,
+) -> None:
+    """Instances of another network were backends, at addresses of others, until a restart."""
+    answers = [hollow, {"name": "k8s", "config": {"features.networks": "true"}}]
+
+    async def get(operation: str, path: str, **query: str) -> Any:
+        return answers.pop(0)
+
+    reader = BackendReader(api_that(get), cast(Any, None), BalancerSection(network="net"))
+    with pytest.raises(CloudError, match="GetProject: the answer"):
+        await reader._owner("k8s")
+    assert await reader._owner("k8s") == "k8s"
+
+
 async def test_marks_without_number_of_another_cluster_keep_no_process_busy() -> None:
     """It may write any text to an instance of its own, which is in our lists as well."""
     cidrs = [f"10.{at >> 8}.{at & 255}.0/24" for at in range(20_000)]

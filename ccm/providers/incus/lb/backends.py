@@ -6,6 +6,7 @@ from ipaddress import ip_address
 
 from ccm.cloud.machines import verify_any, verify_complete
 from ccm.cloud.shared_read import SharedRead
+from ccm.errors import CloudError
 from ccm.http import path_of
 from ccm.model.cloud import Network, read_network
 from ccm.model.objects import Json, Node, mapping, text
@@ -111,8 +112,11 @@ class BackendReader:
     async def _owner(self, project: str) -> str:
         if project not in self._owners:
             found = await self._api.get_named("GetProject", path_of("projects", project), project)
-            has_own = mapping(found.get("config")).get("features.networks") == "true"
-            self._owners[project] = project if has_own else DEFAULT
+            config = found.get("config")
+            if not isinstance(config, dict):
+                raise CloudError(f"GetProject: the answer does not say what {project} has")
+            is_own = config.get("features.networks") == "true"
+            self._owners[project] = project if is_own else DEFAULT
         return self._owners[project]
 
     def _name(self, instance: ListedInstance) -> str:
