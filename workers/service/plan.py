@@ -308,7 +308,8 @@ def _provide(
         # What it has keeps serving as it is, so the backends behind it stay right.
         is_left_behind = service.has_finalizer and not has_backends
         return UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)
-    if not service.has_finalizer:
+    # What leads to another Service is changed first: the finalizer may be contested for minutes.
+    if not (service.has_finalizer or state.has_lost_node_ports):
         is_new = not (state.owner or service.ingress)
         why = why_refused(service, capabilities) if is_new else ""
         return Refuse(service, why) if why else AddFinalizer(service)

@@ -12,6 +12,7 @@ from ccm.model.service import SOURCE_RANGES, Feature, Service
 from ccm.settings import Settings
 from tests.support.context import TIMINGS
 from tests.support.nodes import Tweak
+from workers.performer import REVERTED, REVERTS
 from workers.service.plan import Capabilities
 
 from .objects import KEY, annotated, being_deleted, node, port, service, spec
@@ -337,6 +338,22 @@ async def test_a_service_that_is_handed_over_leads_to_no_node_port_that_is_anoth
         assert w.balancers.of(w.service()) is None
 
 
+async def test_who_takes_the_finalizer_away_leads_to_no_node_port_that_is_anothers_now() -> None:
+    """All the time: it is written again minutes later, and the load balancer is changed first."""
+    async with running_with(service(), N1) as w:
+        for _ in range(REVERTS + 1):
+            await w.change(without_finalizers)
+        assert not w.service().has_finalizer, "its write waits"
+        await w.change(spec(ports=[port(80, nodePort=31000)]))
+        assert asked_ports(w) == [port(80)]
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert asked_ports(w) == [port(80, nodePort=31000)]
+        assert not w.service().has_finalizer
+        await asyncio.sleep(REVERTED.most)
+        await w.later()
+        assert w.service().has_finalizer
+
+
 async def test_what_cannot_be_changed_leads_to_no_node_port_that_is_anothers_now() -> None:
     """As with a security group that AWS does not know, which may yet come."""
     async with running_with(service(), N1) as w:
@@ -358,6 +375,15 @@ async def test_what_cannot_be_deleted_leads_to_no_node_port_that_is_anothers_now
         assert backends(w)
         await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
         assert not backends(w)
+
+
+def without_finalizers(raw: Json) -> None:
+    raw["metadata"].pop("finalizers", None)
+
+
+def asked_ports(w: World) -> object:
+    record = w.balancers.of(w.service())
+    return record and record.asked and record.asked["ports"]
 
 
 def backends(w: World) -> frozenset[tuple[str, str]]:
