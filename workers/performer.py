@@ -6,9 +6,10 @@ import random
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import assert_never
 
 import orjson
@@ -17,8 +18,8 @@ from ccm.bus.sockets import Permission
 from ccm.decide.backoff import Backoff
 from ccm.decide.budget import Allowances
 from ccm.errors import Contested, KubernetesError, Unreachable
-from ccm.kube.client import JSON_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Check, Kube, about
-from ccm.model.objects import Json, mapping, objects, text
+from ccm.kube.client import JSON_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Kube, about
+from ccm.model.objects import Json, expect, mapping, objects, text
 from ccm.model.writes import Delete, Merge, Patch, Write
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,12 @@ WRITES, WRITE_PAUSE = 30, 5.0
 """So many writes of a field at once, then one in so many seconds: what we write may follow what a
 kubelet or a tenant changes as often as they like."""
 FIELDS_KEPT = 10_000  # the last written ones
+DELETIONS = 5  # tries of one, of an object that changes each time
 OUR_MANAGER = "ccm-supervisor"  # what the API server makes of our user agent
 _TIMES = re.compile(rb'"last\w*Time":"[^"]*"')
+
+ObjectCheck = Callable[[Json], None]
+"""What prevents the deletion of an object by raising `Outdated`."""
 
 
 @dataclass(slots=True)
@@ -73,13 +78,13 @@ class Performer:
         default_factory=lambda: Allowances(WRITES, WRITE_PAUSE, FIELDS_KEPT)
     )
 
-    async def perform(self, write: Write, check: Check = lambda: None) -> Json:
+    async def perform(self, write: Write, check: ObjectCheck = lambda _: None) -> Json:
         """The API server's answer, for a patch the object, or its metadata.
 
         Raises `NotLeading`, and `Contested` while the write has to wait. A deletion cannot test
-        what it was decided on: `check` does as it leaves, with `Outdated`.
+        what it was decided on: `check` is asked about the object as it is, and raises `Outdated`.
         """
-        timeout = min(WRITE_TIMEOUT, max(self.permission.seconds_left, 0.0) + self.grace)
+        timeout = self._timeout
         match write:
             case Patch(path, operations, merge):
                 changed = [each for each in operations if each["op"] != "test"]
@@ -95,10 +100,34 @@ class Performer:
                     )
                     return about(path, answer)
             case Delete(path, uid):
-                body = {"preconditions": {"uid": uid}}
-                return await self.kube.request("DELETE", path, body, timeout=timeout, check=check)
+                return await self._delete(path, uid, check)
             case _:
                 assert_never(write)
+
+    @property
+    def _timeout(self) -> float:
+        return min(WRITE_TIMEOUT, max(self.permission.seconds_left, 0.0) + self.grace)
+
+    async def _delete(
+        self, path: str, uid: str, check: ObjectCheck, tries: int = DELETIONS
+    ) -> Json:
+        """Delete an object in the version that `check` was asked about, and in no later one.
+
+        What stands before the API server may keep a request, and deliver it when all is different.
+        A patch that changes nothing reads the object: to get it is another right.
+        """
+        same = [expect("/metadata/uid", uid)]
+        found = about(path, await self.kube.patch(path, JSON_PATCH, same, self._timeout))
+        version = text(mapping(found.get("metadata")).get("resourceVersion"))
+        body = {"preconditions": {"uid": uid, "resourceVersion": version}}
+        try:
+            return await self.kube.request(
+                "DELETE", path, body, timeout=self._timeout, check=partial(check, found)
+            )
+        except KubernetesError as error:
+            if error.status != 409 or tries == 1:
+                raise
+            return await self._delete(path, uid, check, tries - 1)
 
     async def _merged(self, path: str, body: Json, timeout: float) -> Json | None:
         """The metadata of the answer; None when there is another version of the object by now."""

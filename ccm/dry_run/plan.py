@@ -36,7 +36,7 @@ from ccm.controllers import enabled_provided, load_controller
 from ccm.decide.deletion import Reason
 from ccm.dry_run.cluster import KINDS, Change, ClusterCopy
 from ccm.errors import ConfigurationFault, NotLeading
-from ccm.kube.client import Check, Fence, Kube, RestConfig
+from ccm.kube.client import Fence, Kube, RestConfig
 from ccm.kube.cluster_identity import read_cluster_uid
 from ccm.kube.events import Event, EventRecorder
 from ccm.kube.watch import list_once
@@ -53,7 +53,7 @@ from ccm.worker_names import wanted_workers
 from workers.controller import ControllerContext, ControllerModule, NotNeeded
 from workers.executor import KeyExecutor
 from workers.main import provider_context, require_cluster_id, require_machine_marks
-from workers.performer import Performer
+from workers.performer import ObjectCheck, Performer
 from workers.queue import WorkQueue
 from workers.runner import Connection, Runner
 from workers.store import Store
@@ -126,7 +126,7 @@ class RecordingPerformer(Performer):
         super().__init__(kube, permission, 0.0)
         self._copy = copy
 
-    async def perform(self, write: Write, check: Check = lambda: None) -> Json:
+    async def perform(self, write: Write, check: ObjectCheck = lambda _: None) -> Json:
         return self._copy.apply(write)
 
 

@@ -11,7 +11,7 @@ from ccm.bus.frames import PermitDeletions
 from ccm.errors import KubernetesError, NotLeading, Outdated, Unreachable
 from ccm.kube.events import Event, ObjectRef
 from ccm.log import performing
-from ccm.model.objects import Node
+from ccm.model.objects import Json, Node
 from ccm.model.writes import Delete
 from workers.controller import ControllerContext
 from workers.store import MachineHolders
@@ -37,8 +37,8 @@ class NodeRemover:
         if node is None:
             return
 
-        def check() -> None:
-            if self._still_to_delete(name, uid) is None:
+        def check(found: Json) -> None:
+            if self._still_to_delete(name, uid) is None or Node(found).is_ready:
                 raise Outdated("it is Ready by now, or another one")
 
         message = f"Deleting node {name} because it does not exist in the cloud provider"

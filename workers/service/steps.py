@@ -30,7 +30,7 @@ from ccm.kube.client import about
 from ccm.kube.events import Event, ObjectRef
 from ccm.log import seconds_since
 from ccm.model.cloud import Balancer, Ingress
-from ccm.model.objects import Json, annotation_path, expect_same, mapping, replace_seen
+from ccm.model.objects import Json, annotation_path, expect, expect_same, mapping, replace_seen
 from ccm.model.service import FINALIZER, UPSTREAM_FINALIZERS, Service
 from ccm.model.writes import Patch
 from workers.controller import ControllerContext, Result
@@ -362,7 +362,8 @@ def patch_for(write: ServiceWrite) -> Patch:
         case RemoveFinalizer():
             gone = (FINALIZER, *UPSTREAM_FINALIZERS)
             left = [finalizer for finalizer in service.finalizers if finalizer not in gone]
-            change = replace_seen("/metadata/finalizers", listed, left or None)
+            decided_on = expect("/spec/type", service.spec.get("type"))
+            change = decided_on, *replace_seen("/metadata/finalizers", listed, left or None)
         case SetStatus(_, ingress, annotations):
             status = {"ingress": ingress} if ingress else {}
             seen = replace_seen("/status/loadBalancer", service.load_balancer, status)

@@ -2,14 +2,17 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from ccm.errors import CloudError
+from ccm.errors import CloudError, KubernetesError, Unreachable
 from ccm.kube.client import STRATEGIC_PATCH, Kube
 from ccm.model.cloud import Answer, Gone, Instance, PowerState
 from ccm.model.objects import SHUTDOWN_TAINT, Json, Node
+from ccm.model.writes import Delete
 from tests.integration.edge_cases.servers import ApiServer
+from tests.support.context import FakePort
 from tests.support.deadlines import timeout, within
 from tests.support.nodes import (
     OTHER_TAINT,
@@ -22,6 +25,7 @@ from tests.support.nodes import (
 )
 from tests.support.rows import row
 from tests.support.waiting import until
+from workers.performer import Performer
 
 from .world import SupervisedWorld, supervised_world
 
@@ -235,6 +239,54 @@ async def test_a_node_that_is_ready_when_its_deletion_is_about_to_leave_stays(
         await w.passes(8)
         assert await api_server.find(made), "it was deleted"
     await kube.close()
+
+
+class Between(Kube):
+    """What stands before the API server: it keeps deletions, or a Node changes before each."""
+
+    def __init__(self, api_server: ApiServer, keeps: bool) -> None:
+        super().__init__(api_server.kube.config, "between")
+        self.keeps, self.kept, self.changes = keeps, list[tuple[str, Any]](), 0
+
+    async def request(self, method: str, path: str, body: Any = None, **how: Any) -> Json:
+        if method == "DELETE" and self.keeps:
+            self.kept.append((path, body))
+            raise Unreachable("no answer")
+        if method == "DELETE" and self.changes < 2:
+            self.changes += 1
+            change = {"metadata": {"labels": {"changed": str(self.changes)}}}
+            await super().request("PATCH", path, change, content_type=STRATEGIC_PATCH)
+        return await super().request(method, path, body, **how)
+
+
+async def test_a_deletion_that_arrives_late_deletes_no_node_that_is_ready_by_then(
+    api_server: ApiServer,
+) -> None:
+    between = Between(api_server, keeps=True)
+    async with supervised_world(between) as w:
+        made = await put(api_server, w, is_ready("False"), OURS)
+        w.machines.answers[made.name] = GONE
+        await until(lambda: between.kept)
+        w.machines.answers[made.name] = RUNNING
+        await turn(api_server, w, made, "True")
+    for path, body in between.kept:
+        with pytest.raises(KubernetesError) as raised:
+            await api_server.kube.request("DELETE", path, body)
+        assert raised.value.status == 409
+    assert await api_server.find(made), "it was deleted"
+    await between.close()
+
+
+async def test_a_node_that_changes_before_its_deletion_arrives_is_deleted_all_the_same(
+    api_server: ApiServer,
+) -> None:
+    between = Between(api_server, keeps=False)
+    made = await api_server.node(node(is_ready("False"), OURS))
+    performer = Performer(between, FakePort().permission, grace=timeout())
+    await performer.perform(Delete(f"/api/v1/nodes/{made.name}", made.uid))
+    assert between.changes == 2
+    await until_gone(api_server, made)
+    await between.close()
 
 
 @row("NL15")

@@ -282,6 +282,9 @@ def test_annotations_for_others_are_written_with_the_status(before: dict[str, st
         ([with_finalizer("theirs")], [], AddFinalizer),
         ([finalized], [finalized, with_finalizer("theirs")], RemoveFinalizer),
         ([finalized], [], RemoveFinalizer),
+        pytest.param(
+            [typed("ClusterIP"), finalized], [finalized], RemoveFinalizer, id="typed-back"
+        ),
         ([], [with_status("198.51.100.1")], SetStatus),
         ([with_status("198.51.100.1")], [], SetStatus),
         ([], [with_uid("another")], SetStatus),
