@@ -5,6 +5,7 @@
 
 import asyncio
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -21,7 +22,7 @@ _UNQUOTED = "/:@!$&'()*+,;=~%"  # what a path may have, and the sign of what is 
 
 
 class BodyTooLarge(ConnectionError):
-    """The body of a response has more than `BODY_LIMIT` bytes."""
+    """The body of a response has more bytes than its request takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class _PartialResponse:
     headers: dict[bytes, bytes] = field(default_factory=dict)
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0  # of the chunks, in bytes
+    body_limit: int = sys.maxsize  # of them, where it is less than `BODY_LIMIT`
     overhead: int = 0  # bytes of heads, of trailers, and of chunks that hold less than their frame
     has_begun: bool = False
     has_headers: bool = False
@@ -100,9 +102,9 @@ class HttpConnection(TlsProtocol):
         """Whether the response to the last request is incomplete."""
         return not self._response.is_complete
 
-    def send(self, request: bytes) -> None:
-        """Send a serialized request."""
-        self._response = _PartialResponse()
+    def send(self, request: bytes, body_limit: int = sys.maxsize) -> None:
+        """Send a serialized request, for a body of at most so many bytes, or `BODY_LIMIT`."""
+        self._response = _PartialResponse(body_limit=body_limit)
         assert self._transport
         self._transport.write(request)
 
@@ -191,7 +193,10 @@ class HttpConnection(TlsProtocol):
     def on_headers_complete(self) -> None:
         self._response.status = self._parser.get_status_code()
         if self._response.status < 200:  # informational: the final response follows
-            self._response = _PartialResponse(has_begun=True, overhead=self._response.overhead)
+            before = self._response
+            self._response = _PartialResponse(
+                has_begun=True, overhead=before.overhead, body_limit=before.body_limit
+            )
             return
         self._response.has_headers, self._response.overhead = True, 0
         self._wake()
@@ -202,8 +207,8 @@ class HttpConnection(TlsProtocol):
         partial.size += len(body)
         # Each byte counts twice: the frame of a chunk may be as large as what it holds.
         partial.overhead = max(0, partial.overhead - 2 * len(body))
-        if partial.size > BODY_LIMIT:
-            raise BodyTooLarge(f"a body of more than {BODY_LIMIT} bytes")
+        if partial.size > (limit := min(partial.body_limit, BODY_LIMIT)):
+            raise BodyTooLarge(f"a body of more than {limit} bytes")
         if partial.size > READ_BUFFER_LIMIT and self._waiter is None and self._transport:
             self._transport.pause_reading()
         self._wake()

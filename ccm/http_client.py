@@ -7,6 +7,7 @@ does (docs/performance.md).
 import asyncio
 import logging
 import re
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -65,18 +66,19 @@ class HttpClient:
         body: bytes = b"",
         may_retry: bool = False,
         before_send: Callable[[], None] = lambda: None,
+        body_limit: int = sys.maxsize,
     ) -> HttpResponse:
         """The complete response; `may_retry` when the server had closed the idle connection.
 
         `before_send` is called on an open connection, right before the bytes leave; what it raises
-        keeps them here.
+        keeps them here. `BodyTooLarge` for more than `body_limit` bytes.
         """
         request = self._serialize(method, target, headers, body)
         while True:
             connection, is_reused = await self._idle_or_new()
             try:
                 before_send()
-                connection.send(request)
+                connection.send(request, body_limit)
                 response = await connection.response()
             except BaseException as error:
                 connection.abort()

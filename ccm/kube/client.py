@@ -4,6 +4,7 @@ import asyncio
 import random
 import re
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -155,7 +156,7 @@ class Kube:
         self._agent = user_agent
         self._slots = asyncio.Semaphore(in_flight)
         self._rate, self._fence, self._max_attempts = rate, fence, max_attempts
-        self._throttled_until = 0.0
+        self._throttled_until, self._body_limit = 0.0, sys.maxsize
         self._deadlines = Deadlines()
         self._http = HttpClient(config.server, fence.socket_for)
         self.writes = self.writes_under_way = 0
@@ -183,6 +184,12 @@ class Kube:
         lane._slots, lane._rate = asyncio.Semaphore(1), copy(self._rate)
         lane.writes = lane.writes_under_way = 0
         return lane
+
+    def up_to(self, body_limit: int) -> "Kube":
+        """The same client, for answers of at most so many bytes: `AnswerTooLarge` for others."""
+        bounded = copy(self)
+        bounded._body_limit = body_limit
+        return bounded
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Json:
         return await self.request("GET", path, params=params)
@@ -260,7 +267,9 @@ class Kube:
         self.writes_under_way += not is_read
         try:
             before_send = (lambda: None) if is_read else partial(self._before_write, check)
-            answer = await self._http.request(method, target, headers, data, is_read, before_send)
+            answer = await self._http.request(
+                method, target, headers, data, is_read, before_send, self._body_limit
+            )
             code = str(answer.status)
             self.server_date = answer.header("Date")
             return answer

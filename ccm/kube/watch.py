@@ -19,6 +19,9 @@ from ccm.kube.client import Kube, decode
 from ccm.model.objects import Json, mapping, text
 
 PAGE_SIZE = 100  # more at once would cost memory that stays: 40 MiB at 500, 24 at 100
+MAX_PAGE = 4 << 20
+"""Bytes, but for one object alone: a page of small values takes thirty times as much memory. Of
+kubelets, 100 Nodes have half of it."""
 SERVER_TIMEOUT = 300  # seconds after which the server ends a watch by itself
 MOST_DIGITS = 18  # of a version; more is not one
 MAX_LINE_SIZE = 32 << 20  # bytes; the largest objects that etcd takes are a tenth of that
@@ -213,10 +216,11 @@ def _delay(failure: Exception, failures: int, timings: WatchTimings) -> float:
 async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[WatchEvent]:
     """A page that is too large is asked for again with half as many objects, down to one."""
     yield ListStarted()
-    size, more = PAGE_SIZE, dict[str, str]()
+    size, more, bounded = PAGE_SIZE, dict[str, str](), kube.up_to(MAX_PAGE)
     while True:
         try:
-            page = await _page(kube, path, {"limit": str(size), **more})
+            asked = bounded if size > 1 else kube
+            page = await _page(asked, path, {"limit": str(size), **more})
         except AnswerTooLarge:
             if size == 1:
                 raise

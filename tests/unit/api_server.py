@@ -29,7 +29,7 @@ class ApiServer:
         self.url = self.ca_file = ""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        if request.query.get("limit") == "1":
+        if request.query.get("limit") == "1" and "continue" not in request.query:
             meta = {"resourceVersion": "1000", "continue": "more"}
             return web.json_response({"items": [], "metadata": meta})
         self.bodies.append(await request.read())

@@ -134,11 +134,20 @@ async def test_a_long_list_comes_in_pages() -> None:
         assert continued == [None, "next", None]
 
 
+@pytest.mark.parametrize(
+    ("limit", "last", "alone"),
+    [
+        pytest.param("http.BODY_LIMIT", 4_000, [], id="bytes"),
+        pytest.param("kube.watch.MAX_PAGE", 4_000, [], id="values"),
+        pytest.param("kube.watch.MAX_PAGE", 16_000, [1, 1, 1], id="alone"),
+    ],
+)
 async def test_a_page_that_is_too_large_is_halved_until_it_fits(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, limit: str, last: int, alone: list[int]
 ) -> None:
-    monkeypatch.setattr("ccm.http.BODY_LIMIT", 15_000)
-    large = [obj(name, 1) | {"x": "x" * 4000} for name in "abcdef"]
+    monkeypatch.setattr(f"ccm.{limit}", 15_000)
+    sizes = zip("abcdef", [4_000] * 3 + [last] * 3, strict=True)
+    large = [obj(name, 1) | {"x": "x" * size} for name, size in sizes]
 
     async def page(request: web.Request) -> web.StreamResponse:
         begin, limit = int(request.query.get("continue", 0)), int(request.query["limit"])
@@ -149,7 +158,7 @@ async def test_a_page_that_is_too_large_is_halved_until_it_fits(
         listed = [each["metadata"]["name"] for each in await list_once(kube, "/api/v1/nodes")]
     assert listed == list("abcdef")
     limits = [int(request.query["limit"]) for request in server.requests]
-    assert limits == [100, 50, 25, 12, 6, 3, 3]
+    assert limits == [100, 50, 25, 12, 6, 3, 3, *alone]
 
 
 async def test_one_object_that_is_too_large_is_a_failure_and_no_circle(
@@ -367,6 +376,9 @@ class Beats:
 
     def __init__(self, interval: float, *, are_ends: bool = False) -> None:
         self.interval, self.are_ends, self.streams = interval, are_ends, 0
+
+    def up_to(self, _: int) -> Self:
+        return self
 
     async def get(self, *_: object) -> Json:
         return {"items": [], "metadata": {"resourceVersion": "5"}}
