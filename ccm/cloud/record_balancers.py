@@ -15,6 +15,7 @@ from typing import Generic, TypeVar, final
 from ccm.cloud.gate import invoke, verify_missing
 from ccm.cloud.interface import Instances
 from ccm.cloud.shared_read import SharedRead
+from ccm.decide.deletion import PLAUSIBLE_LOSS
 from ccm.errors import (
     CloudError,
     Conflict,
@@ -128,10 +129,17 @@ class PresentNodes:
         return [node for node in nodes if self._absent.get(node.provider_id, 0.0) < now]
 
     async def _has_absent(self, nodes: Sequence[Node]) -> bool:
-        """Whether some of these nodes have no machine any more, by what the cloud says now."""
+        """Whether some of these nodes have no machine any more, by what the cloud says now.
+
+        It raises where kubelets are alive on what the cloud calls gone, as for the deletion of
+        Nodes: what is behind all load balancers would leave by one wrong answer.
+        """
         asked = [node for node in self._present(nodes) if node.provider_id]
         answers = await invoke(self._instances.describe, asked) if asked else {}
-        absent = {node.provider_id for node in asked if _is_absent(answers.get(node.name))}
+        lost = [node for node in asked if _is_absent(answers.get(node.name))]
+        if (ready := sum(node.is_ready for node in lost)) > PLAUSIBLE_LOSS:
+            raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
+        absent = {node.provider_id for node in lost}
         now = time.monotonic()
         self._ended_at = now if absent else self._ended_at
         trusted = {item: until for item, until in self._absent.items() if until > now}

@@ -2,14 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from ccm.cloud.record_balancers import ENDING, PresentNodes
 from ccm.cloud.testkit.harness import node
-from ccm.errors import Refused
+from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.objects import Node
 
@@ -17,11 +18,38 @@ NODES = [node(name, f"cloud://{name}") for name in ("there", "ended")]
 
 
 class Machines:
-    """One of them has ended."""
+    """Some of them have ended."""
+
+    def __init__(self, ended: Collection[str] = ("ended",)) -> None:
+        self._ended = ended
 
     async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
         gone = Gone("it has ended")
-        return {item.name: gone if item.name == "ended" else Unknown("?") for item in nodes}
+        return {item.name: gone if item.name in self._ended else Unknown("?") for item in nodes}
+
+
+@pytest.mark.parametrize(("ready", "is_trusted"), [(0, True), (1, True), (2, False)])
+async def test_a_cloud_that_calls_ready_nodes_gone_takes_none_from_load_balancers(
+    ready: int, is_trusted: bool
+) -> None:
+    """All of them would leave all load balancers, by one answer of another account."""
+    nodes = [node(name, f"cloud://{name}") for name in ("there", "a", "b", "c")]
+    for alive in nodes[1 : 1 + ready]:
+        alive.raw["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    machines: Any = Machines(ended=("a", "b", "c"))
+    present, performed = PresentNodes(machines), list[int]()
+
+    async def refuse() -> None:
+        raise Refused("what was sent is not taken")
+
+    async def perform(sent: Sequence[Node]) -> None:
+        performed.append(len(sent))
+        if len(sent) > 1:
+            await present.write(refuse())
+
+    with nullcontext() if is_trusted else pytest.raises(CloudError, match="not trusted"):
+        await present.perform(perform, nodes)
+    assert performed == ([4, 1] if is_trusted else [4])
 
 
 @pytest.mark.virtual_time

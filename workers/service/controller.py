@@ -84,6 +84,7 @@ _NODE: tuple[FieldPath, ...] = (
     ("spec", "taints", ("key", SHUTDOWN_TAINT)),
     ("spec", "taints", ("key", UNINITIALIZED_TAINT)),
     ("status", "addresses"),
+    ("status", "conditions", ("type", "Ready"), "status"),
 )
 
 PROJECTIONS = (Projection("Service", _SERVICE), Projection("Node", _NODE))

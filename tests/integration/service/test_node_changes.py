@@ -86,6 +86,13 @@ async def test_without_a_balancer_a_node_is_no_work(kinds: list[str]) -> None:
         assert (w.balancers.calls, w.cluster.writes, await w.reported()) == ([], 0, [])
 
 
+async def test_a_provider_sees_whether_nodes_are_ready() -> None:
+    """A cloud that calls the machines of such gone is not trusted."""
+    async with running_with(N1, node("n2", NOT_READY), service()) as w:
+        seen = {item.name: item.is_ready for item in w.controller._backends.current().nodes}
+        assert seen == {"n1": True, "n2": False}
+
+
 async def test_a_newer_node_on_the_machine_of_another_is_no_backend() -> None:
     old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
     victim = node("n1", old, with_provider_id("fake://n1"))
