@@ -28,6 +28,9 @@ from ccm.supervisor.listening import network_of
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 INVALID_TOKENS, INVALID_WINDOW = 20, 10.0  # so many of one address in so many seconds
 
+LOOPBACK = "127."
+"""Begins addresses of which each user of this host has 16 million: they count as one."""
+
 Headers = CIMultiDictProxy[str]
 Sender = tuple[str, bool]
 """The address of a connection, and whether it had a permitted request."""
@@ -75,7 +78,7 @@ class Authenticator:
         if certificate and (user := self._by_certificate(certificate, request.headers)):
             return _authenticated(user)
         token = _bearer_token(request.headers)
-        sender = network_of(request.remote or ""), is_known
+        sender = _network(request.remote or ""), is_known
         if token and (user := await self._by_token(token, sender)):
             return _authenticated(user)
         if certificate or token:
@@ -114,6 +117,11 @@ class Authenticator:
             self._counters.count(metrics.HTTPS_REVIEWS, "token", result)
             self._invalid.on_result(sender, key, {"yes": True, "no": False}.get(result))
         return user
+
+
+def _network(client: str) -> str:
+    network = network_of(client)
+    return LOOPBACK if network.startswith(LOOPBACK) else network
 
 
 def _client_certificate(request: web.BaseRequest) -> x509.Certificate | None:

@@ -70,7 +70,20 @@ async def test_made_up_tokens_of_one_address_do_not_cost_one_review_each(
     assert (await server.get("/page", token="good")).status == 200
     reviews.add_token("new", "bob", "dev")
     assert (await server.get("/page", token="new")).status == 429
+    assert (await server.get("/page", token="new", source="127.0.0.2")).status == 429
+    monkeypatch.setattr("ccm.supervisor.https.authentication.LOOPBACK", "127.0.0.1")
     assert (await server.get("/page", token="new", source="127.0.0.2")).status == 200
+
+
+async def test_a_user_of_this_host_has_one_address_for_made_up_tokens(
+    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
+    for number in range(40):
+        source = f"127.{number}.{number}.1"
+        answer = await server.get("/page", token=f"made-up-{number}", source=source)
+        assert answer.status == (401 if number < 20 else 429)
+    assert reviews.counts["TokenReview"] == 20
 
 
 async def test_made_up_tokens_cost_no_more_while_reviews_fail(
