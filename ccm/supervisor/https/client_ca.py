@@ -79,6 +79,7 @@ class ClientCAProvider:
         self._settings, self._kube, self._interval = settings, kube, interval
         self._cluster = ClientCAs()
         self._files: dict[str, CertificateAuthorities] = {}  # by flag
+        self._contents: dict[str, bytes] = {}  # that were parsed, by flag
         self._errors: dict[str, str] = {}  # by remedy
 
     @property
@@ -99,7 +100,9 @@ class ClientCAProvider:
         """Read the files again."""
         for flag, path in _paths(self._settings).items():
             try:
-                self._files[flag] = await _read(path)
+                content = await asyncio.to_thread(read_bounded, Path(path))
+                if content != self._contents.get(flag):
+                    self._files[flag], self._contents[flag] = _certificates(content), content
                 self._report(flag)
             except (OSError, ValueError) as error:
                 self._report(flag, logging.ERROR, error)

@@ -10,7 +10,7 @@ import logging
 import os
 import ssl
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -118,10 +118,14 @@ class KeyPairFiles:
     certificate: Path
     key: Path
 
-    def read(self) -> KeyPair:
-        """What the files hold now; raises OSError, and ValueError for an invalid certificate."""
+    def read(self, known: Collection[KeyPair] = ()) -> KeyPair:
+        """What the files hold now; raises OSError, and ValueError for an invalid certificate.
+
+        Those `known` are not parsed again.
+        """
         pair = KeyPair(read_bounded(self.certificate), read_bounded(self.key))
-        pair.names()
+        if pair not in known:
+            pair.names()
         return pair
 
     def create(self) -> None:
@@ -203,7 +207,8 @@ class ServingTls:
     async def refresh(self) -> None:
         """Use what the files hold now; what is not usable is not taken up until it is."""
         try:
-            pairs = await asyncio.to_thread(lambda: [files.read() for files in self._files])
+            known = self._material.pairs if self._material else ()
+            pairs = await asyncio.to_thread(lambda: [files.read(known) for files in self._files])
             material = TlsMaterial((*self._generated(), *pairs), self._client_cas())
             if material != self._material:
                 self._use(material)

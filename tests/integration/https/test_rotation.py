@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from cryptography import x509
 
 from ccm.settings import CertKey
+from ccm.supervisor.https import client_ca
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import QUICK, ServerAddress, eventually, serving
 from tests.support.deadlines import timeout
@@ -127,6 +130,37 @@ async def test_a_file_of_any_content_ends_nothing_and_keeps_no_one_waiting(
         await until(lambda: complaint in caplog.text)
         assert (await server.certificate()).serial_number == before.serial()
         renew(authority, CA.pem)
+        renew(Path(flags["tls_private_key_file"]), after.key_pem)
+        renew(Path(flags["tls_cert_file"]), after.pem)
+        await until_served(server, after)
+
+
+async def test_files_that_stay_as_they_are_are_not_parsed_again(
+    reviews: ReviewApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An authority's file may have a thousand of them, and all else waits meanwhile."""
+    calls = Counter[str]()
+
+    def counted(module: object, name: str) -> None:
+        function = getattr(module, name)
+
+        def count(*arguments: object) -> object:
+            calls[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, count)
+
+    for parse in ("load_pem_x509_certificate", "load_pem_x509_certificates"):
+        counted(x509, parse)
+    counted(client_ca, "read_bounded")
+    before, after = CA.server("localhost"), CA.server("localhost")
+    flags = before.flags(tmp_path)
+    (authority := tmp_path / "ca.crt").write_bytes(CA.pem)
+    async with serving(reviews, client_ca_file=str(authority), **flags) as server:
+        await until(lambda: calls["read_bounded"] > 3)
+        seen = calls.copy()
+        await until(lambda: calls["read_bounded"] > seen["read_bounded"] + 10)
+        assert calls - seen == {"read_bounded": calls["read_bounded"] - seen["read_bounded"]}
         renew(Path(flags["tls_private_key_file"]), after.key_pem)
         renew(Path(flags["tls_cert_file"]), after.pem)
         await until_served(server, after)
