@@ -37,16 +37,19 @@ labels:
   {{- end }}
 {{- end }}
 
-{{/* What Prometheus reads of a Pod, for a PodMonitor or a ServiceMonitor. */}}
+{{/* What Prometheus reads of a Pod, by a PodMonitor or a ServiceMonitor: (list $ "podMonitor"). */}}
 {{- define "ccm.scrapes" -}}
-{{- $monitor := . }}
+{{- $root := first . }}{{ $name := last . }}
+{{- $monitor := get $root.Values $name }}
+{{- if and $monitor.bearerTokenSecret (not $monitor.tlsConfig) (hasKey $root.Values.flags "tls-cert-file") }}
+{{- fail (printf "%s.tlsConfig: the token would go to who answers, although the flag tls-cert-file gives a certificate; give its ca and a serverName, or insecureSkipVerify: true" $name) }}
+{{- end }}
 {{- range list "/metrics" "/metrics/slis" }}
 - port: https
   path: {{ . }}
   scheme: https
   interval: {{ $monitor.interval }}
-  tlsConfig:
-    insecureSkipVerify: true
+  tlsConfig: {{- default (dict "insecureSkipVerify" true) $monitor.tlsConfig | toYaml | nindent 4 }}
   {{- with $monitor.bearerTokenSecret }}
   bearerTokenSecret: {{- toYaml . | nindent 4 }}
   {{- end }}

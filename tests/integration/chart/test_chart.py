@@ -166,6 +166,16 @@ def test_every_value_has_its_place(name: str, tmp_path: Path) -> None:
         ({**MINIMAL, "toleration": []}, "toleration"),
         ({**MINIMAL, "secretFiles": [{"secretName": "x"}]}, "mountPath"),
         ({**MINIMAL, "cloudConfig": "[Global]"}, "flags.cloud-config"),
+        *(
+            (
+                {
+                    "flags": {"cloud-provider": "aws", "tls-cert-file": "/tls/tls.crt"},
+                    name: {"enabled": True, "bearerTokenSecret": {"name": "x", "key": "token"}},
+                },
+                f"{name}.tlsConfig",
+            )
+            for name in ("podMonitor", "serviceMonitor")
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(values: Json, said: str, tmp_path: Path) -> None:
