@@ -50,9 +50,9 @@ class ControllerContext:
     changes: CloudChanges = field(default_factory=CloudChanges)
 
     def machine_holders(self) -> MachineHolders:
-        """None yet; machines are distinguished as the provider reads provider IDs."""
-        part = self.provider.instances
-        return MachineHolders(part.machine_of if part else str)
+        """None yet; machines are distinguished as the provider reads provider IDs of its cloud."""
+        part, is_ours = self.provider.instances, self.provider.provider_ids.fullmatch
+        return MachineHolders(part.machine_of if part else str, is_ours)
 
 
 class NotNeeded(Exception):

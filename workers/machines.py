@@ -50,7 +50,7 @@ class NodeMachines:
         part: object = context.provider.instances
         self._instances = context.provider.instances
         self._marked = part if isinstance(part, MarksMachines) and part.required_marks else None
-        self._holders = MachineHolders(self._instances.machine_of if self._instances else str)
+        self._holders = context.machine_holders()
         self._identities: dict[str, tuple[str, ...]] = {}  # of Nodes with a machine here, by name
         self._verdicts: dict[str, str] = {}  # why not, by name; empty where nothing speaks against
         self._waiting = set[str]()  # names of Nodes that were not asked about
@@ -78,8 +78,8 @@ class NodeMachines:
             if identity:
                 self._identities[name] = identity
                 self._ask_whose(name)
-        others = self._holders.update(name, node)
-        if self._holders.is_contested(name):
+        others = self._holders.update(name, node, keeps_first=self._has_settled)
+        if len(self._holders.sharing(name)) > 1:
             self._contested.add(name)  # asked about after `RECHECK` at the latest
             if not self._asks.take(name, time.monotonic()):
                 self._unsettled.add(name)
@@ -184,9 +184,12 @@ class NodeMachines:
         return news
 
     async def _settle(self) -> set[str]:
-        """Ask about machines that several Nodes name."""
+        """Ask about machines that several Nodes name: about each of them, as a kubelet may name a
+        machine so that nothing can be asked.
+        """
         contested, self._contested = self._contested, set()
-        nodes = [item for item in self._nodes(contested) if self._holders.is_contested(item.name)]
+        shared = [all_of_it for it in contested if len(all_of_it := self._holders.sharing(it)) > 1]
+        nodes = self._nodes(set[str]().union(*shared))
         answers: Mapping[str, Answer] = {}
         try:
             if nodes and self._instances:

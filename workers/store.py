@@ -197,18 +197,23 @@ class MachineHolders:
     All Nodes have to be in here, not only those that this worker owns.
     """
 
-    def __init__(self, machine_of: Callable[[str], str]) -> None:
-        self._machine_of = machine_of
+    def __init__(
+        self, machine_of: Callable[[str], str], is_ours: Callable[[str], object] = bool
+    ) -> None:
+        """`is_ours`: whether a provider ID is one of the cloud at all."""
+        self._machine_of, self._is_ours = machine_of, is_ours
         self._nodes: dict[str, dict[str, tuple[str, str, str]]] = {}  # by machine: name → age, UUID
         self._machines: dict[str, str] = {}  # by the name of the Node
         self._former: dict[str, FormerNode] = {}  # by the name of the Node, in the order of time
         self._gone: set[str] = set()  # machines that the cloud called gone, of Nodes that are left
         self._rightful: dict[str, str] = {}  # by machine, the Node that the cloud says is on it
+        self._first: dict[str, str] = {}  # by machine, the Node that had it when another named it
 
-    def update(self, name: str, node: Node | None) -> set[str]:
+    def update(self, name: str, node: Node | None, keeps_first: bool = False) -> set[str]:
         """Take in a Node, or that there is none; the other Nodes of its machines, old and new.
 
-        Of one whose machine, age and UUID are what they were, the others are not concerned.
+        Of one whose machine, age and UUID are what they were, the others are not concerned. With
+        `keeps_first` a Node keeps its machine from one that names it later, however old that is.
         """
         before = self._machines.pop(name, "")
         machine = self._machine(node.provider_id) if node and node.provider_id else ""
@@ -222,12 +227,16 @@ class MachineHolders:
                 self._remember(name, before, system_uuid)
         if node and machine:
             self._machines[name] = machine
-            self._nodes.setdefault(machine, {})[name] = (*node.age_order, node.system_uuid)
+            known = self._nodes.setdefault(machine, {})
+            if keeps_first and machine != before and len(known) == 1:
+                (self._first[machine],) = known
+            known[name] = (*node.age_order, node.system_uuid)
         others = {*self._nodes.get(before, ()), *self._nodes.get(machine, ())} - {name}
         if before and not self._nodes[before]:
             del self._nodes[before]
-        if machine != before and self._rightful.get(before) == name:
-            del self._rightful[before]
+        for holders in (self._rightful, self._first):
+            if machine != before and holders.get(before) == name:
+                del holders[before]
         return others
 
     def _remember(self, name: str, machine: str, system_uuid: str) -> None:
@@ -262,13 +271,14 @@ class MachineHolders:
     def holder(self, name: str) -> str:
         """The other Node that has this one's machine; empty when this Node has it.
 
-        It is the one that the cloud says is on it, or else the oldest.
+        It is the one that the cloud says is on it, else who had it when others named it, or the
+        oldest.
         """
         machine = self._machines.get(name, "")
         nodes = self._nodes.get(machine, {})
-        rightful = self._rightful.get(machine, "")
+        known = self._rightful.get(machine, ""), self._first.get(machine, "")
         oldest = min(nodes, key=nodes.__getitem__, default=name)
-        holder = rightful if rightful in nodes else oldest
+        holder = next((item for item in known if item in nodes), oldest)
         return "" if holder == name else holder
 
     def why_not(self, name: str) -> str:
@@ -276,8 +286,12 @@ class MachineHolders:
         holder = self.holder(name)
         if not holder:
             return ""
-        is_rightful = self._rightful.get(self._machines[name]) == holder
-        return duplicate_message(holder, is_rightful)
+        machine = self._machines[name]
+        reasons = {
+            self._first.get(machine): "had it first",
+            self._rightful.get(machine): "matches the cloud's record",
+        }
+        return duplicate_message(holder, reasons.get(holder, "is older"))
 
     def claimants(self, provider_ids: Iterable[str]) -> set[str]:
         """All Nodes that name the machine of these provider IDs."""
@@ -285,9 +299,9 @@ class MachineHolders:
             item for machine in provider_ids for item in self._nodes.get(self._machine(machine), ())
         }
 
-    def is_contested(self, name: str) -> bool:
-        """Whether others name this Node's machine as well."""
-        return len(self._nodes.get(self._machines.get(name, ""), ())) > 1
+    def sharing(self, name: str) -> set[str]:
+        """All Nodes that name this Node's machine."""
+        return {*self._nodes.get(self._machines.get(name, ""), ())}
 
     def settle(self, rightful: str, provider_ids: Iterable[str]) -> set[str]:
         """The cloud says which Node is on the machine of these IDs; those for which that is new."""
@@ -313,13 +327,13 @@ class MachineHolders:
 
     def _machine(self, provider_id: str) -> str:
         try:
-            return self._machine_of(provider_id) or provider_id
+            found = self._machine_of(provider_id) if self._is_ours(provider_id) else ""
+            return found or provider_id
         except Exception:  # a provider's code, about whatever a kubelet wrote
             log.exception("provider ID not understood", extra={"provider_id": provider_id})
             return provider_id
 
 
-def duplicate_message(holder: str, is_rightful: bool = False) -> str:
+def duplicate_message(holder: str, why: str = "is older") -> str:
     """The Event of a Node that gets nothing, because another one has its machine."""
-    why = "matches the cloud's record" if is_rightful else "is older"
     return f"Node {holder} has the same machine and {why}: delete the one that is not on it"

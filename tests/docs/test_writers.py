@@ -15,6 +15,7 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
         ("writers", 6),
         ("attacks", 3),
         ("attacks-nodes", 1),
+        ("attacks-claims", 1),
         ("attacks-services", 2),
         ("attacks-turns", 2),
         ("attacks-gce", 2),

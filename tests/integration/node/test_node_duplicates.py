@@ -12,6 +12,7 @@ from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Json, Node
+from tests.support.cloud import Inventory
 from tests.support.nodes import (
     Tweak,
     changed,
@@ -154,6 +155,18 @@ async def test_a_machine_that_the_cloud_knows_by_another_id_as_well_is_one() -> 
         with pytest.raises(CloudError, match="Node old has the same machine and is older"):
             await sync(w, "new")
         assert is_untouched(w, asked)
+
+
+async def test_an_id_that_is_none_of_the_cloud_names_no_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Providers read the zone in it leniently, and the API server takes a line break."""
+    hostile = node(with_provider_id("fake://a\nb/1"), OLD, name="0-hostile")
+    monkeypatch.setattr(Inventory, "machine_of", lambda _, written: written.rpartition("/")[2])
+    async with world() as w:
+        owner = node(tainted, with_provider_id("fake://1"), NEW, name="owner")
+        w.put(hostile, owner, answer=MACHINE)
+        assert await sync(w, "owner") == "initialized"
 
 
 def test_a_provider_id_that_the_provider_stumbles_over_is_a_machine_of_its_own() -> None:

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from ccm.errors import CloudError
-from ccm.model.cloud import Instance, Route
+from ccm.model.cloud import Instance, Route, Unknown
 from ccm.model.objects import Json, Node
 from tests.integration.route.cloud import FakeRoutes
 from tests.integration.route.world import World, successor, world
@@ -24,6 +24,7 @@ from tests.support.nodes import (
     with_pod_cidrs,
     with_provider_id,
 )
+from workers.machines import RECHECK
 from workers.route.plan import CREATED
 from workers.route.steps import CALL_PAUSE, CALLS
 
@@ -173,6 +174,36 @@ async def test_a_new_process_takes_no_route_of_a_machine_that_an_older_node_clai
         await w.full_pass()
         assert w.cloud.routes == {A4: "victim"}
         assert w.cloud.writes == 0
+
+
+async def test_a_claim_about_which_the_cloud_cannot_be_asked_takes_no_route() -> None:
+    victim = routed("victim", A4, tweaks=(NEW,))
+    hostile = routed("z-hostile", B4, tweaks=(OLD, with_provider_id("fake://victim")))
+    machines = Inventory()
+    machines.answers["victim"] = Instance(provider_id="fake://victim", names=("victim",))
+    machines.answers["z-hostile"] = Unknown("of another region")
+    async with world(victim, hostile, instances=machines) as w:
+        w.cloud.put(A4, "victim")
+        await w.settle()
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "victim"}
+        assert w.cloud.writes == 0
+
+
+async def test_an_older_node_takes_no_route_while_the_cloud_cannot_be_asked() -> None:
+    """Whose the machine is that it names now, as the machines' service is out of order."""
+    idle = routed("0-hostile", B4, tweaks=(OLD, with_provider_id("")))
+    victim, machines = routed("victim", A4, tweaks=(NEW,)), Inventory()
+    async with world(victim, idle, instances=machines) as w:
+        await w.settle()
+        await asyncio.sleep(2 * RECHECK)
+        machines.failures = [CloudError("boom")] * 1000
+        w.cluster.put(changed(idle, with_provider_id("fake://victim")))
+        await w.settle()
+        await asyncio.sleep(RECHECK)
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "victim"}
+        assert w.cloud.calls["delete"] == 0
 
 
 async def test_a_persons_way_to_another_clouds_pods_stays() -> None:

@@ -121,6 +121,42 @@ async def test_of_two_nodes_on_one_machine_the_one_that_the_cloud_names_is_the_b
         assert updates(w)[-1] == ("web", "n1")
 
 
+@pytest.mark.parametrize("why", ["of another region", "label managed: the machine is not Azure's"])
+@pytest.mark.parametrize("is_there_first", [False, True])
+async def test_a_claim_about_which_the_cloud_cannot_be_asked_takes_no_machine(
+    why: str, is_there_first: bool
+) -> None:
+    """Of an older Node, whose kubelet names the machine, or describes its Node, in such a way."""
+    old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    owner, claim = node("n1", new), node("z", old, with_provider_id("fake://n1"))
+    machines = Inventory()
+    machines.answers = {"z": Unknown(why), "n1": Instance("fake://n1", names=("n1",))}
+    before = claim if is_there_first else node("z", old, NO_PROVIDER_ID)
+    async with running_with(owner, before, service(), instances=machines) as w:
+        await w.put(claim)
+        await asyncio.sleep(2 * RECHECK)
+        await w.rest()
+        (record,) = w.balancers.records.values()
+        assert [name for name, _ in record.backends] == ["n1"]
+
+
+async def test_an_older_node_takes_no_machine_that_another_one_has() -> None:
+    """Also where the cloud knows neither by its name: it may be older than those that join."""
+    old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    machines = Inventory()
+    machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("vm-7",)))
+    idle = node("0", old, NO_PROVIDER_ID)
+    async with running_with(node("n1", new), idle, service(), instances=machines) as w:
+        await asyncio.sleep(2 * RECHECK)
+        await w.put(node("0", old, with_provider_id("fake://n1")))
+        await asyncio.sleep(2 * RECHECK)
+        await w.rest()
+        assert updates(w) == []
+        await w.remove("Node", "n1")
+        await w.rest()
+        assert updates(w) == [("web", "0")]
+
+
 @pytest.mark.parametrize("failure", [CloudError("boom"), Unknown("no answer")])
 async def test_an_owner_that_the_cloud_names_later_is_the_backend_all_the_same(
     failure: CloudError | Unknown,
