@@ -7,7 +7,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar, final
@@ -67,7 +67,8 @@ class PresentNodes:
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
         self._absent: dict[str, float] = {}  # provider IDs without a machine, until when
-        self._turn, self._ended_at = asyncio.Lock(), float("-inf")
+        self._turn, self._asking = asyncio.Lock(), asyncio.Lock()
+        self._ended_at = float("-inf")
 
     @property
     def is_in_turn(self) -> bool:
@@ -94,6 +95,7 @@ class PresentNodes:
         While machines end, one Service at a time: of many that wait for their grants, each would
         find that another machine has ended since it last asked.
         """
+        await self._ask_again(nodes)
         sent = self._present(nodes)
         try:
             if not self.is_in_turn:
@@ -123,6 +125,21 @@ class PresentNodes:
             yield
         finally:
             self._turn.release()
+
+    async def _ask_again(self, nodes: Sequence[Node]) -> None:
+        """Whether those without a machine a while ago have none: a kubelet may name one that never
+        was, and each write that is refused for it makes all others wait for their turn.
+        """
+        async with self._asking:
+            now, answers = time.monotonic(), dict[str, Answer]()
+            due = [node for node in nodes if self._absent.get(node.provider_id, now) < now]
+            with suppress(CloudError):
+                answers |= await invoke(self._instances.describe, due) if due else {}
+            for node in due:
+                if _is_absent(answers.get(node.name)):
+                    self._absent[node.provider_id] = time.monotonic() + ABSENT_TRUSTED
+                else:
+                    self._absent.pop(node.provider_id, None)
 
     def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
         now = time.monotonic()

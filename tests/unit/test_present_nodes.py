@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.record_balancers import ENDING, PresentNodes
+from ccm.cloud.record_balancers import ABSENT_TRUSTED, ENDING, PresentNodes
 from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Answer, Gone, Unknown
@@ -79,3 +79,27 @@ async def test_work_is_performed_one_by_one_only_while_machines_end() -> None:
     while_they_end, later = counts
     assert 1 in while_they_end[8:]
     assert max(later) == 8
+
+
+@pytest.mark.virtual_time
+async def test_a_machine_that_never_was_has_few_writes_refused() -> None:
+    """A kubelet may name one, and keep its Node Ready: it is there for ever."""
+    machines: Any = Machines()
+    present, refused, took = PresentNodes(machines), list[int](), list[float]()
+
+    async def refuse() -> None:
+        refused.append(1)
+        raise Refused("an instance of the list is not there")
+
+    async def perform(sent: Sequence[Node]) -> None:
+        await asyncio.sleep(1.0)
+        if len(sent) > 1:
+            await present.write(refuse())
+
+    for _ in range(20):
+        began = time.monotonic()
+        await asyncio.gather(*(present.perform(perform, NODES) for _ in range(8)))
+        took.append(time.monotonic() - began)
+        await asyncio.sleep(2 * ABSENT_TRUSTED)
+    assert len(refused) <= 8
+    assert max(took[1:]) < 2 * min(took)

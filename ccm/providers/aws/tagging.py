@@ -5,12 +5,13 @@ what differs; upstream goes by a label that it leaves on the Node. Imports no SD
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from ccm.bus.frames import Message
-from ccm.decide.budget import Priority
+from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
 from ccm.errors import CloudError, ConfigurationFault, ConfigurationFaults
 from ccm.kube.client import RateLimit
 from ccm.kube.events import ObjectRef
@@ -93,12 +94,18 @@ class TaggingController:
         self._limit = RateLimit(rate, burst) if rate and burst else None
         self._instances: dict[str, str] = {}  # by Node
         self._nodes: dict[str, set[str]] = defaultdict(set)  # by instance
+        self._moves = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)  # of Nodes
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
-        """The instance that the Node has now, and the one that it had."""
+        """The instance that the Node has now, and the one that it had.
+
+        One that registers again and again with another one has none until the next comparison.
+        """
         node = self._context.store.view(Node, key)
         before = self._instances.pop(key, "")
         now = ids.instance_id_of(node.provider_id) if node else ""
+        if now not in ("", before) and self._moves.take(key, time.monotonic()):
+            now = ""
         if before and now != before:
             self._nodes[before].discard(key)
         if now:
@@ -145,5 +152,7 @@ class TaggingController:
     async def _resync(self) -> None:
         while True:
             await asyncio.sleep(RESYNC_PERIOD)
-            for instance_id in {*self._instances.values()}:
+            names = self._context.store.keys("Node")
+            former = {key for name in names for key in self.map_to_keys("Node", name)}
+            for instance_id in {*self._instances.values(), *former}:
                 self._context.queue.add(instance_id)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ccm.decide.budget import READS
 from ccm.errors import ConfigurationFaults
 from ccm.model.objects import Json
 from ccm.providers.aws import tagging
@@ -156,6 +157,15 @@ async def test_an_instance_that_is_not_ours_is_done_with_when_its_node_is_gone(a
         work.put(**dict.fromkeys(provider_ids([foreign]), ""))
         status = await work.rest(1)
     assert (status["pending"], own_tags(aws, foreign)) == (0, TAGS)
+
+
+async def test_a_node_with_another_instance_each_time_costs_few_reads(aws: Aws) -> None:
+    """Its kubelet registers it again, and may name any."""
+    async with working(aws) as work:
+        for turn in range(4 * READS):
+            work.put(odd=f"aws:///z/i-{turn:017x}")
+            await work.rest(0)
+        assert work.calls()["DescribeInstances"] <= READS + 5
 
 
 async def test_what_cannot_be_tagged_says_why_and_holds_up_no_other(aws: Aws) -> None:

@@ -1,6 +1,10 @@
 """Nodes whose kubelets write what they like: no other leaves, and no Service is led elsewhere."""
 
+import asyncio
+import time
 from typing import cast
+
+import pytest
 
 from ccm.cloud.testkit.harness import node, service
 from ccm.model.objects import Json, Node
@@ -74,3 +78,24 @@ def test_with_ovn_a_member_of_another_subnet_says_of_which() -> None:
     members = choose(request, nodes, fixed, "nodes").members(request, 30080)
     subnets = {member.name: member.subnet_id for member in members}
     assert subnets == {"hostile": "elsewhere", "node-1": "nodes"}
+
+
+@pytest.mark.virtual_time
+async def test_a_server_that_is_not_there_has_services_wait_for_no_read_each() -> None:
+    """A Node may name any; one that is new may have a port in a moment, so it is looked for."""
+    reads = list[float]()
+
+    class Slow(Neutron):
+        async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+            reads.append(time.monotonic())
+            await asyncio.sleep(1.0)
+            return await super().pages_at(operation, service, target, key)
+
+    fixed_ips = [{"ip_address": "10.0.0.5", "subnet_id": "nodes"}]
+    networks = Networks(cast(OpenStackApi, Slow([{"device_id": "there", "fixed_ips": fixed_ips}])))
+    asked = ["there", "made-up"]
+    found = await asyncio.gather(*(networks.fixed_addresses(asked) for _ in range(50)))
+    assert found == [{"there": {"10.0.0.5": "nodes"}}] * 50
+    assert len(reads) <= 3
+    await networks.fixed_addresses(asked)
+    assert len(reads) <= 4

@@ -54,6 +54,7 @@ class Networks:
         self._api = api
         self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
         self._fixed: dict[str, tuple[float, dict[str, str]]] = {}
+        self._lacking: dict[str, float] = {}  # servers without any, and when that was asked
         self._reading = asyncio.Lock()
 
     async def subnet(self, subnet_id: str) -> Subnet:
@@ -123,9 +124,10 @@ class Networks:
 
         A kubelet may write any address into its Node: those count that Neutron gave its server.
         """
-        asked = {*servers} - {""}
+        asked, came_at = {*servers} - {""}, time.monotonic()
         async with self._reading:  # who comes meanwhile finds what is read
-            await self._read_fixed(asked)
+            lacking = {item for item, at in self._lacking.items() if at >= came_at}
+            await self._read_fixed(asked - lacking)
         found = {server: current for server, (_, current) in self._fixed.items()}
         verify_any(len(asked), len(asked & found.keys()), "servers' ports")
         return found
@@ -144,6 +146,8 @@ class Networks:
         for server in kept.keys() & missing:  # a list may lack one, or its addresses: it stays
             found.setdefault(server, (now + FIXED_KEPT, kept[server][1]))
         self._fixed = kept | found
+        lacking = {item: at for item, at in self._lacking.items() if at + FIXED_KEPT > now}
+        self._lacking = lacking | dict.fromkeys({*missing} - found.keys(), now)
 
     async def _keep(self, kind: str, key: str, read: Callable[[], Awaitable[Any]]) -> Any:
         async with self._reading:
