@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 GRANT_TIMEOUT = 2.0  # seconds in which a granted call must begin
 GRANT_WAIT = 60.0  # seconds that a call waits for its grant; then its work is planned again
 SHARE = 10  # of so many calls, one goes to a priority that strict order would let wait
-READS, READ_PAUSE = 10, 5.0
+READS, READ_PAUSE = 10, 30.0
 """So many reads about one object at once, then one in so many seconds: a kubelet changes its Node,
 and a tenant a volume, as often as they like."""
 MOST_OBJECTS = 10_000  # whose reads are counted

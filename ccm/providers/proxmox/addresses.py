@@ -20,6 +20,7 @@ _Key = tuple[int, str]  # VMID and UUID: a number is given again
 AGENT_WAIT = 2.0  # seconds for which a batch of Nodes waits for agents that answered before
 AGENT_TTL = 60.0  # seconds until one is asked again
 MAX_ADDRESSES = 100  # of one machine; root in the guest can make any number
+MAX_INTERFACES = 10_000  # the same
 OF_NO_CARD = re.compile(
     r"lo|docker\d+|br-[0-9a-f]{12}|veth.*|cni.*|flannel.*|vxlan.*|geneve?.*|cali.*|tunl\d+|cilium.*"
     r"|lxc.*|kube-.*|nodelocaldns|antrea.*|ovn-.*|ovs-.*|weave.*|podman\d+|virbr\d+|dummy.*"
@@ -62,7 +63,7 @@ def read_interfaces(answer: object, macs: frozenset[str]) -> list[Address]:
     IPv4 address of its own beside one with a network is a virtual IP, which moves.
     """
     found = list[Address]()
-    for interface in objects(mapping(answer).get("result")):
+    for interface in objects(mapping(answer).get("result"))[:MAX_INTERFACES]:
         is_nic = text(interface.get("hardware-address")).lower() in macs
         if not is_nic and OF_NO_CARD.fullmatch(text(interface.get("name"))):
             continue

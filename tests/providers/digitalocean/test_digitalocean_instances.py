@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from ccm.cloud.testkit.harness import node
+from ccm.decide.budget import READ_PAUSE
 from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, PowerState, Unknown
 from ccm.model.objects import Json
+from ccm.providers.digitalocean.api import API, PAGE, quotas
+from ccm.providers.digitalocean.config import GlobalSection
 from tests.labs.digitalocean.records import networks
 from tests.labs.digitalocean.server import OTHER_TOKEN, VPC, DigitalOcean
 from tests.providers.digitalocean.adapter import config_of
@@ -249,3 +252,10 @@ async def test_a_droplet_with_gpus_is_in_a_list_of_its_own(
     made = do.add_droplet("trainer", is_gpu=True)
     assert isinstance(await cloud.describe_one(host(made)), Instance)
     assert isinstance(await cloud.describe_one(node("trainer")), Instance)
+
+
+def test_a_kubelet_that_changes_its_node_for_ever_leaves_most_calls_to_others() -> None:
+    """The node and the Service worker read for it, each time all droplets, before all else."""
+    calls_of_a_read, readers = 1000 / PAGE, 2
+    of_all = quotas(GlobalSection())[API].per_second
+    assert readers * calls_of_a_read / READ_PAUSE < of_all / 3
