@@ -4,7 +4,8 @@ A declared quota is where we start, not the truth: it may be higher than the rea
 may spend from the same account. Only refusals show that, so a bucket learns from each *episode* of
 them (all answers to calls that were under way together are one):
 
-- The circuit opens until the cloud's `Retry-After` has passed, for every worker.
+- The circuit opens until the cloud's `Retry-After` has passed, for every worker, but after five
+  minutes a call asks again.
 - If most calls of the run came out of the tokens of an idle bucket, the *burst* was too big: from
   now on it is a little less than what got through. Otherwise the *rate* was too high.
 - The calls that got through, divided by all the time since the last episode (open time included),
@@ -28,7 +29,8 @@ from dataclasses import dataclass, field, replace
 
 OPEN_AFTER_REFUSAL = 1.0  # seconds open after a refusal that does not say when to come back
 LONGEST_BACKOFF = 30.0  # the same after several such refusals in a row
-LONGEST_RETRY_AFTER = 3600.0  # a longer Retry-After is not obeyed
+LONGEST_RETRY_AFTER = 300.0  # a longer Retry-After is not obeyed: one answer may be wrong
+LONGEST_WINDOW = 3600.0  # seconds for which what is left of a quota has to last
 SAME_ROW_WITHIN = 2.0  # seconds of demand; a refusal within them continues the row
 RUN_MEMORY = 5.0  # seconds after which an earlier part of a run weighs 1/e
 LOWEST_SHARE = 0.01  # the share of the full rate that refusals cannot take away
@@ -166,7 +168,8 @@ def throttled(bucket: Bucket, seconds: float | None, now: float, granted: float)
 
 def remaining(bucket: Bucket, calls: int, seconds: float, now: float) -> Bucket:
     """The bucket after the cloud said that `calls` are left, and more of them in `seconds`."""
-    bucket, seconds = refill(bucket, now), min(seconds, LONGEST_RETRY_AFTER)
+    bucket = refill(bucket, now)
+    seconds = min(seconds, LONGEST_WINDOW if calls else LONGEST_RETRY_AFTER)
     known = replace(
         bucket,
         tokens=min(bucket.tokens, calls),

@@ -24,6 +24,7 @@ from ccm.decide.rate_law import (
     Bucket,
     next_token_in,
     refill,
+    remaining,
     spend,
     throttled,
 )
@@ -258,8 +259,15 @@ def test_without_a_word_of_the_cloud_refusals_in_a_row_open_it_for_longer_each_t
     assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 
-def test_no_word_of_the_cloud_opens_it_for_ever() -> None:
-    assert throttled(bucket(), 1e12, 100.0, 100.0).open_until == 100.0 + 3600.0
+@pytest.mark.parametrize("seconds", [3600.0, 1e12])
+def test_no_word_of_the_cloud_opens_it_for_longer_than_five_minutes(seconds: float) -> None:
+    """One endpoint that is wrong, or what stands before it, stops all calls of its class."""
+    for after in (
+        throttled(bucket(), seconds, 100.0, 100.0),
+        remaining(bucket(), 0, seconds, 100.0),
+    ):
+        assert after.open_until == 100.0 + 300.0
+        assert next_token_in(after, 100.0) < 300.0 + 60.0
 
 
 def test_a_refusal_in_steady_flow_lowers_the_rate_and_not_the_burst() -> None:
