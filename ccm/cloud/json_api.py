@@ -43,6 +43,7 @@ from ccm.tls import Server
 log = logging.getLogger(__name__)
 
 MAX_SERVERS = 32  # to which there are connections
+MAX_NEXT = 16 << 10  # characters by which a next page is named
 JSON = "application/json"
 
 
@@ -311,11 +312,12 @@ def verify_about(operation: str, record: Mapping[str, Any], key: str, asked: str
 def next_of(page: Mapping[str, Any], key: str) -> str:
     """By what an answer names its next page; empty where there is none.
 
-    Raises `TypeError` for anything but a text: a part of a list is not all of it.
+    Raises `TypeError` for anything but a text, and for one that is too long to be taken to pieces:
+    a part of a list is not all of it.
     """
     found = page.get(key) or ""
-    if not isinstance(found, str):
-        raise TypeError(f"{key} is not a text")
+    if not isinstance(found, str) or len(found) > MAX_NEXT:
+        raise TypeError(f"{key} is not a text of {MAX_NEXT} characters at most")
     return found
 
 

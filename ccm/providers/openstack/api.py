@@ -9,7 +9,7 @@ from ccm.cloud.config_file import certificate_problem, why_unreadable
 from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials, RenewedToken
 from ccm.cloud.failures import Unsent
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, Request, read_list
+from ccm.cloud.json_api import JsonApi, Request, next_of, read_list
 from ccm.errors import (
     CloudError,
     ConfigurationFaults,
@@ -145,7 +145,7 @@ class OpenStackApi(JsonApi):
                 raise TypeError(f"{key}_links is not a list")
             if not any(link.get("rel") == "next" for link in links):
                 return {}
-            return {"marker": text(mapping(answer[key][-1]).get("id"))}
+            return {"marker": next_of(mapping(answer[key][-1]), "id")}
 
         first = Request(operation, service, "GET", target)
         async for answer in self.read_pages(first, next_page):

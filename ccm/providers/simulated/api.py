@@ -6,7 +6,7 @@ from typing import Any
 
 from ccm.cloud.credentials import credentials_of
 from ccm.cloud.interface import Gate
-from ccm.cloud.json_api import JsonApi, Request, read_list
+from ccm.cloud.json_api import JsonApi, Request, next_of, read_list
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.http import HttpResponse, request_target
 from ccm.model.objects import Json, mapping, text
@@ -101,7 +101,5 @@ def _code(content: Any) -> str:
 
 
 def _next_page(page: Any) -> Mapping[str, str]:
-    token = mapping(page).get("next_page_token")
-    if not isinstance(token, str | None):
-        raise CloudError("the token of the next page is not text")
+    token = next_of(mapping(page), "next_page_token")
     return {"page_token": token} if token else {}

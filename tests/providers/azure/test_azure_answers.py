@@ -361,18 +361,6 @@ async def test_what_a_list_has_of_another_group_is_left_out() -> None:
     assert await azure.list("ListLoadBalancers", path) == [{"id": BALANCER}]
 
 
-async def test_a_next_link_of_any_length_is_not_taken_to_pieces() -> None:
-    """One of 60 MB would keep the process busy for longer than it may be silent."""
-    azure, link = api(), f"https://management.azure.com/?{'a=1&' * 5_000}"
-
-    async def exchange(_: object) -> tuple[Any, HttpResponse]:
-        return {"value": [], "nextLink": link}, HttpResponse(200, "", {})
-
-    cast(Any, azure).exchange = exchange
-    with pytest.raises(CloudError, match="the next page is not understood"):
-        await azure.list("ListLoadBalancers", BALANCER.rpartition("/")[0])
-
-
 async def test_what_was_read_without_an_etag_is_not_written() -> None:
     """A write without one goes over what others wrote meanwhile."""
     there = {"id": BALANCER, "properties": {"provisioningState": "Succeeded"}}
