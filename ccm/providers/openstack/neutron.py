@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterable
 from urllib.parse import urlencode
 
+from ccm.cloud.json_api import verify_about
 from ccm.cloud.lookup import batches
-from ccm.model.objects import Json, text
+from ccm.model.objects import Json, mapping, text
 from ccm.providers.openstack.api import OpenStackApi
 
 OPERATIONS = {
@@ -61,6 +62,14 @@ async def list_ports(
     for some in batches(list(dict.fromkeys(values)), VALUES_PER_CALL):
         found += await list_all(api, "ports", [(key, value) for value in some], fields)
     return found
+
+
+async def read_port(api: OpenStackApi, port_id: str) -> Json:
+    """A port by itself: a list may lack what others have there, which a write would take away."""
+    answer = await api.get("GetPort", "network", f"/ports/{port_id}")
+    port = dict(mapping(answer.get("port")))
+    verify_about("GetPort", port, "id", port_id)
+    return port
 
 
 def if_unchanged(port: Json) -> dict[str, str]:

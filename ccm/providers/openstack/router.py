@@ -7,7 +7,10 @@ from ipaddress import ip_address, ip_network
 
 from ccm.errors import Refused
 from ccm.model.cloud import AddressType, Network, read_network
-from ccm.model.objects import Json, Node, objects, objects_with, text
+from ccm.model.objects import Json, Node, mapping, objects, objects_with, text
+
+PAIRS = "allowed_address_pairs"
+"""Of a port: with what addresses, beside its own, its server may send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,7 @@ class Hop:
 
     def lacks_pair(self, cidr: str) -> bool:
         """Whether the port drops what pods send; without port security nothing is dropped."""
-        pairs = objects(self.port.get("allowed_address_pairs"))
-        has_pair = any(is_same(text(pair.get("ip_address")), cidr) for pair in pairs)
+        has_pair = any(is_pair(pair, cidr) for pair in objects(self.port.get(PAIRS)))
         return bool(self.port.get("port_security_enabled")) and not has_pair
 
 
@@ -153,6 +155,11 @@ def choose_hop(hops: Sequence[Hop], node: Node, family: int) -> Hop | None:
 def is_same(one: str, other: str) -> bool:
     """Whether two texts name the same network."""
     return read_network(one) == read_network(other) is not None
+
+
+def is_pair(pair: object, cidr: str) -> bool:
+    """Whether an address pair is that of a network."""
+    return is_same(text(mapping(pair).get("ip_address")), cidr)
 
 
 def is_same_address(one: str, other: str) -> bool:

@@ -20,8 +20,9 @@ from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.openstack import ids
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.ids import Cluster
-from ccm.providers.openstack.neutron import if_unchanged, is_of, list_ports
+from ccm.providers.openstack.neutron import if_unchanged, is_of, list_ports, read_port
 from ccm.providers.openstack.router import (
+    PAIRS,
     AddressGroup,
     Hop,
     Router,
@@ -30,7 +31,7 @@ from ccm.providers.openstack.router import (
     by_network,
     choose_hop,
     hops_of,
-    is_same,
+    is_pair,
     networks_in,
     our_routes,
     wants,
@@ -47,7 +48,7 @@ PORT_FIELDS = (
     "device_id",
     "network_id",
     "fixed_ips",
-    "allowed_address_pairs",
+    PAIRS,
     "port_security_enabled",
     "revision_number",
 )
@@ -117,17 +118,17 @@ class OpenStackRoutes:
             raise CloudError(f"{node.name} has no {family} address in a network of the router")
         await self._add.do(RouterRoute(str(network), hop.address))
         if hop.lacks_pair(cidr):
-            pair = {"ip_address": cidr}
-            pairs = read_list("ListPorts", hop.port, "allowed_address_pairs")
-            await self._set_pairs(hop.port, [*pairs, pair])
+            port = await self._read_port(hop.port)
+            if not any(is_pair(pair, cidr) for pair in port[PAIRS]):
+                await self._set_pairs(port, [*port[PAIRS], {"ip_address": cidr}])
 
     async def delete(self, route: Route) -> None:
         """The mark goes last, so that what was broken off is listed again."""
         cidr, _, next_hop = route.id.partition("@")
-        for port in await self._ports_at({next_hop} - {""}):
-            pairs = objects(port.get("allowed_address_pairs"))
-            left = [pair for pair in pairs if not is_same(text(pair.get("ip_address")), cidr)]
-            if len(left) < len(pairs):
+        for listed in await self._ports_at({next_hop} - {""}):
+            port = await self._read_port(listed)
+            left = [pair for pair in port[PAIRS] if not is_pair(pair, cidr)]
+            if len(left) < len(port[PAIRS]):
                 await self._set_pairs(port, left)
         await self._remove.do(RouterRoute(cidr, next_hop))
 
@@ -270,10 +271,19 @@ class OpenStackRoutes:
         target = f"/routers/{self._router_id}/{action}"
         await self._api.call(operation, "network", "PUT", target, body)
 
+    async def _read_port(self, listed: Json) -> Json:
+        """By itself, with all the pairs that its list has of the same revision."""
+        port = await read_port(self._api, text(listed.get("id")))
+        pairs, known = read_list("GetPort", port, PAIRS), objects(listed.get(PAIRS))
+        is_same = port.get("revision_number") == listed.get("revision_number")
+        if is_same and any(pair not in pairs for pair in known):
+            raise CloudError(f"GetPort: port {port.get('id')} lacks {PAIRS} of its revision")
+        return port
+
     async def _set_pairs(self, port: Json, pairs: Sequence[Json]) -> None:
         """Unless someone has changed the port meanwhile: then it is read again."""
         self._forget(text(port.get("device_id")))
-        body: Json = {"port": {"allowed_address_pairs": [*pairs]}}
+        body: Json = {"port": {PAIRS: [*pairs]}}
         target = f"/ports/{text(port.get('id'))}"
         await self._api.call("UpdatePort", "network", "PUT", target, body, if_unchanged(port))
 

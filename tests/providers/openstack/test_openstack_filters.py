@@ -5,6 +5,7 @@ know each filter: then a list has what is others' as well.
 """
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -407,12 +408,53 @@ async def test_pairs_of_ports_with_other_addresses_stay() -> None:
         address_groups=[])  # fmt: skip
 
     async def get(operation: str, service: str, path: str, **query: str) -> Json:
-        return {"router": {"id": "router", "routes": []}}
+        port = next((item for item in ports if path == f"/ports/{item['id']}"), None)
+        return {"port": port} if port else {"router": {"id": "router", "routes": []}}
 
     cast(Any, there).get = get
     routes = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid"))
     await routes.delete(Route("10.244.1.0/24", "", id="10.244.1.0/24@10.0.0.1"))
     assert [target for _, target in changes if "ports" in target] == ["/ports/p-1"]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("hollow", ["list", "port"])
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_an_answer_that_lacks_the_address_pairs_of_others_takes_none_away(
+    hollow: str, *, is_wanted: bool
+) -> None:
+    """As that of an address that moves between servers: its packets would be dropped."""
+    cidr, vip = "10.244.1.0/24", {"ip_address": "10.0.0.100"}
+    pairs = [vip] if is_wanted else [vip, {"ip_address": cidr}]
+    whole: Json = {"id": "p", "device_id": ID.format(1), "network_id": "n", "revision_number": 7,
+        "port_security_enabled": True, "fixed_ips": [{"ip_address": "10.0.0.1"}],
+        "allowed_address_pairs": pairs}  # fmt: skip
+    answers = {"list": whole, "port": whole, hollow: {**whole, "allowed_address_pairs": []}}
+    router = {"id": "r", "device_id": "router", "network_id": "n"}
+    there, _ = api(ports=[answers["list"], router], address_groups=[])
+    written = list[tuple[Any, ...]]()
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        is_port = operation == "GetPort"
+        return {"port": answers["port"]} if is_port else {"router": {"id": "router", "routes": []}}
+
+    async def call(operation: str, service: str, method: str, target: str, *more: Any) -> Json:
+        written.extend([more] if operation == "UpdatePort" else [])
+        return {}
+
+    cast(Any, there).get, cast(Any, there).call = get, call
+    routes = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid"))
+    if is_wanted:
+        change = routes.create(node("node-1", f"openstack:///{ID.format(1)}"), cidr)
+    else:
+        change = routes.delete(Route(cidr, "", id=f"{cidr}@10.0.0.1"))
+    lacks = pytest.raises(CloudError, match="GetPort: port p lacks allowed_address_pairs")
+    with nullcontext() if hollow == "list" else lacks:
+        await change
+    left = [vip, {"ip_address": cidr}] if is_wanted else [vip]
+    body = {"port": {"allowed_address_pairs": left}}
+    expected = [(body, {"If-Match": "revision_number=7"})] if hollow == "list" else []
+    assert written == expected
 
 
 async def test_a_port_that_lacks_its_groups_keeps_them() -> None:

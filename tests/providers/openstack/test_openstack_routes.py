@@ -94,14 +94,14 @@ async def create_all(cloud: Started, nodes: Sequence[Node]) -> None:
 async def test_routes_cost_few_calls_and_ports_let_pods_out(
     cloud: Started, router: Router, nodes: list[Node]
 ) -> None:
-    """OS85: a call for a Node's port, and some for all of them."""
+    """OS85: two calls for a Node's port, and some for all of them."""
     router.set_routes(APPLIANCE)
     assert await routes_of(cloud, nodes) == []
     await create_all(cloud, nodes)
     wanted = {cidr: router.address(name) for name, cidr in CIDRS.items()}
     assert router.routes == wanted | {APPLIANCE["destination"]: APPLIANCE["nexthop"]}
     assert {name: router.pairs(name) for name in CIDRS} == {n: [c] for n, c in CIDRS.items()}
-    assert len(cloud.operations) <= 1 + 3 + 2 * 4 + len(nodes)
+    assert len(cloud.operations) <= 1 + 3 + 2 * 4 + 2 * len(nodes)
     listed = await routes_of(cloud, nodes)
     assert {route.node: route.cidr for route in listed} == CIDRS
     assert not any(route.is_blackhole for route in listed)

@@ -12,7 +12,7 @@ from ccm.errors import CloudError, Conflict, NotFound, RetryAfter
 from ccm.model.objects import Json, mapping, objects, objects_with, text
 from ccm.providers.openstack.api import RACE_RETRY, OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
-from ccm.providers.openstack.neutron import if_unchanged, list_own, list_ports
+from ccm.providers.openstack.neutron import if_unchanged, list_own, list_ports, read_port
 
 GATHER = 0.5  # seconds without a change of another Service, which would be to the same ports
 MAX_GATHERS = 4
@@ -141,10 +141,7 @@ class PortGroups:
 
     async def _verify_has_none(self, port_id: str) -> None:
         """Raise `CloudError` where a list lacks a port's groups: a write would take them away."""
-        answer = await self._api.get("GetPort", "network", f"/ports/{port_id}")
-        port = mapping(answer.get("port"))
-        verify_about("GetPort", port, "id", port_id)
-        if read_list("GetPort", port, "security_groups"):
+        if read_list("GetPort", await read_port(self._api, port_id), "security_groups"):
             raise CloudError(f"ListPorts: port {port_id} lacks its security_groups")
 
     async def _ports(self, memberships: Sequence[Membership]) -> dict[str, Json]:
