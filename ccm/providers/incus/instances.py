@@ -42,8 +42,8 @@ class IncusInstances(MachineLookup[InstanceList, ListedInstance]):
         """By name only while it has no UUID: every list then has to be there, and what an instance
         says of its Node has to be readable of all.
         """
-        if uuid := ids.uuid_of(node.provider_id):
-            return listing.by_uuid.get(uuid, [])
+        if ids.uuid_of(node.provider_id):
+            return listing.of_uuid(node)
         found = listing.named(ids.name_of(node.provider_id) or node.name, node)
         reasons = listing.failures
         if not (found or node.provider_id):

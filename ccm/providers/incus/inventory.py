@@ -160,6 +160,13 @@ class InstanceList:
         """Those that have a UUID."""
         return chain.from_iterable(self.by_uuid.values())
 
+    def of_uuid(self, node: Node) -> list[ListedInstance]:
+        """Those with the UUID of its provider ID; while something may be missing, of its project
+        alone: one elsewhere may be a copy.
+        """
+        found = self.by_uuid.get(ids.uuid_of(node.provider_id), [])
+        return in_project_of(node, found) if self.incomplete_reasons else found
+
     def named(self, name: str, node: Node) -> list[ListedInstance]:
         """Those of a name that may be this Node: a kubelet may write the name of any."""
         return [item for item in self.by_name.get(name.lower(), []) if item.node_name == node.name]
@@ -272,14 +279,18 @@ def _of_nodes(instances: Sequence[ListedInstance], nodes: Sequence[Node]) -> lis
 
 def instance_of(node: Node, listed: InstanceList) -> ListedInstance | None:
     """The one readable instance that a Node's provider ID names, of several in its project."""
-    if uuid := ids.uuid_of(node.provider_id):
-        found = listed.by_uuid.get(uuid, [])
-        if len(found) > 1:
-            project = node.provider_id.split("/")[2]
-            found = [item for item in found if item.project == project]
+    if ids.uuid_of(node.provider_id):
+        found = listed.of_uuid(node)
+        found = in_project_of(node, found) if len(found) > 1 else found
         return found[0] if len(found) == 1 else None
     named = listed.named(ids.name_of(node.provider_id), node)
     return named[0] if len(named) == 1 and named[0].is_readable else None
+
+
+def in_project_of(node: Node, instances: Sequence[ListedInstance]) -> list[ListedInstance]:
+    """Those of the project that a Node's provider ID names beside the UUID."""
+    project = node.provider_id.split("/")[2]
+    return [item for item in instances if item.project == project]
 
 
 def is_address(value: str) -> bool:

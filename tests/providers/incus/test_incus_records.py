@@ -26,10 +26,11 @@ from ccm.providers.incus.config import (
     FORWARD,
     REPLUG,
     BalancerSection,
+    NodeSection,
     Remote,
     RouteSection,
 )
-from ccm.providers.incus.instances import host_name, type_of
+from ccm.providers.incus.instances import IncusInstances, host_name, type_of
 from ccm.providers.incus.inventory import (
     MAX_ADDRESSES,
     InstanceList,
@@ -391,6 +392,22 @@ def test_of_two_instances_of_one_uuid_a_node_is_on_the_one_that_its_id_names() -
     assert instance_of(asked, listed) is own
     listed.add(instance(name="third"))
     assert instance_of(asked, listed) is None
+
+
+async def test_a_copy_takes_no_place_of_an_instance_that_is_not_listed() -> None:
+    """One that was restored elsewhere has the UUID, and its server may be the one that answers."""
+    listed, asked = InstanceList(), node("node-1", f"incus://k8s/{UUID}")
+    copy = replace(instance(name="copy"), project="other")
+    listed.add(copy)
+    find = IncusInstances([], cast(Inventory, None), NodeSection()).find
+    assert (await find(asked, listed), instance_of(asked, listed)) == ([copy], copy), "it has moved"
+    listed.failures.append("ListInstances: 500")
+    assert (await find(asked, listed), instance_of(asked, listed)) == ([], None)
+    own = instance()
+    listed.add(own)
+    assert (await find(asked, listed), instance_of(asked, listed)) == ([own], own)
+    listed.failures.clear()
+    assert await find(asked, listed) == [copy, own], "it is reported that there are two"
 
 
 @pytest.mark.parametrize("hollow", [{}, [], {"name": "ovn0"}, {"name": "br0", "type": "bridge"}])
