@@ -54,8 +54,8 @@ class Firewalls:
         records = await self._api.balancers()
         lost = {*current} - {text(record.get("id")) for record in records}
         records = [*records, *(await find_lost("ListLoadBalancers", lost, self._read)).values()]
-        found = {service.uid: Names(service, self._cluster).choose(records) for service in services}
-        return {uid: text(record.get("id")) for uid, record in found.items() if record}
+        found = {service.uid: Names(service, self._cluster).own(records) for service in services}
+        return {uid: text(own[0].get("id")) for uid, own in found.items() if own}
 
     async def _read(self, balancer_id: str) -> Json:
         answer = await self._api.get("GetLoadBalancer", BALANCERS + path_of(balancer_id))

@@ -16,7 +16,7 @@ from ccm.providers.digitalocean.lb.plan import MAX_ADDRESSES, has_address
 from tests.labs.digitalocean.records import networks
 from tests.labs.digitalocean.server import VPC, DigitalOcean
 from tests.providers.digitalocean.adapter import config_of
-from tests.providers.digitalocean.balancers import NAME, web
+from tests.providers.digitalocean.balancers import NAME, only, web
 from tests.providers.digitalocean.conftest import Started, host
 
 SHOP = {"name": "shop", "hostname": "shop.example.com"}
@@ -98,6 +98,48 @@ async def test_a_list_that_lacks_a_published_load_balancer_makes_no_other(
         do.balancers = there
         assert (await cloud.ensure(published, host(worker))).ingress == made.ingress
     assert len(do.balancers) == 1
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_list_that_lacks_a_load_balancer_with_a_name_makes_no_other(
+    do: DigitalOcean, cloud: Started, worker: Json, is_restarted: bool
+) -> None:
+    """Before it is published; its first name is free again, and upstream annotates its ID."""
+    await cloud.ensure(web({"name": "shop"}), host(worker))
+    (made_id,) = do.balancers
+    asked = web({"name": "shop", **({BALANCER_ID: made_id} if is_restarted else {})})
+    cloud = await Started(config_of(do)).start() if is_restarted else cloud
+
+    def lose(answer: Any) -> Any:
+        empty: Json = {"load_balancers": [], "links": {}, "meta": {"total": 0}}
+        return (empty, answer[1]) if "load_balancers" in answer[0] else answer
+
+    cloud.gate.spoil = lose
+    with pytest.raises(CloudError, match=f"the answer lacks {made_id}, which is there"):
+        await cloud.ensure(asked, host(worker))
+    cloud.gate.spoil = None
+    assert [*do.balancers] == [made_id]
+    await cloud.ensure(asked, host(worker))
+    del do.balancers[made_id]
+    await cloud.ensure(asked, host(worker))
+    assert len(do.balancers) == 1, "one that someone has deleted is made again"
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_second_load_balancer_of_a_service_goes(
+    do: DigitalOcean, cloud: Started, worker: Json, is_deleted: bool
+) -> None:
+    """As from a list that lacked the first one, in a process that has ended since."""
+    made = await cloud.ensure(web({"name": "shop"}), host(worker))
+    do.add_balancer(name=NAME)
+    asked = web({"name": "shop"}, made.ingress[0].ip)
+    if is_deleted:
+        assert cloud.load_balancers
+        await invoke(cloud.load_balancers.delete, asked)
+        assert not do.balancers
+    else:
+        assert (await cloud.ensure(asked, host(worker))).ingress == made.ingress
+        assert only(do)["name"] == "shop"
 
 
 async def test_a_droplet_with_a_gpu_may_have_a_twin_without(

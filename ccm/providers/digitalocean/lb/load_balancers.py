@@ -19,7 +19,7 @@ from ccm.errors import (
     RetryAfter,
 )
 from ccm.http import path_of
-from ccm.model.cloud import Balancer, OwnedBalancer
+from ccm.model.cloud import UUID, Balancer, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.model.records import differences
 from ccm.model.service import Feature, Service
@@ -63,6 +63,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         self._may_disown = not restricts_annotations
         self._api, self._droplets, self._config = api, droplets, config
         self._cluster, self._certificates = cluster, Certificates(api)
+        self._made: dict[str, str] = {}  # IDs of what was created, by the UID of its Service
 
     def check_served(self, service: Service) -> None:
         if self._may_disown and is_disowned(service):
@@ -74,8 +75,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         return await self._api.balancers()
 
     def own(self, service: Service, records: Sequence[Json]) -> Sequence[Json]:
-        found = Names(service, self._cluster).choose(records)
-        return [found] if found else []
+        return Names(service, self._cluster).own(records)
 
     def check_free(self, service: Service, records: Sequence[Json], is_deleted: bool) -> None:
         Names(service, self._cluster).check_free(records, is_deleted)
@@ -168,7 +168,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
             )
 
     def balancer(self, request: LoadBalancerRequest, records: Sequence[Json]) -> Balancer:
-        (record,) = records
+        record = records[0]
         ingress = request.ingress(record) if record.get("status") == ACTIVE else ()
         warnings = tuple(dict.fromkeys(request.warnings))
         return Balancer(text(record.get("name")), ingress, warnings)
@@ -190,8 +190,27 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     # Writing
 
     async def create(self, request: LoadBalancerRequest, desired: Desired) -> Json:
-        body = desired.content
-        return await self._send("CreateLoadBalancer", "POST", BALANCERS, body, "name", body["name"])
+        """Unless one by its ID is the Service's: a list may lack it, and it has another name."""
+        body, service = desired.content, request.annotations.service
+        names, made_id = Names(service, self._cluster), self._made.get(service.uid, "")
+        for balancer_id in {made_id, names.annotated_id}:
+            record = await self._look(balancer_id) if UUID.fullmatch(balancer_id) else None
+            if record and (balancer_id == made_id or names.is_proven(record)):
+                raise CloudError(
+                    f"ListLoadBalancers: the answer lacks {balancer_id}, which is there"
+                )
+        made = await self._send("CreateLoadBalancer", "POST", BALANCERS, body, "name", body["name"])
+        self._made[service.uid] = text(made.get("id"))
+        return made
+
+    async def _look(self, balancer_id: str) -> Json | None:
+        try:
+            answer = await self._api.get("GetLoadBalancer", BALANCERS + path_of(balancer_id))
+        except NotFound:
+            return None
+        record = dict(mapping(answer.get("load_balancer")))
+        verify_about("GetLoadBalancer", record, "id", balancer_id)
+        return record
 
     async def update(self, record: Json, changes: Json) -> Json:
         body = plan.update(record, changes)
@@ -199,6 +218,8 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         return await self._send("UpdateLoadBalancer", "PUT", path, body, "id", balancer_id)
 
     async def remove(self, record: Json) -> None:
+        balancer_id = text(record.get("id"))
+        self._made = {uid: made for uid, made in self._made.items() if made != balancer_id}
         await self._api.write("DeleteLoadBalancer", "DELETE", _path_of(record))
 
     async def finish(self, request: LoadBalancerRequest, record: Json) -> Json:

@@ -65,10 +65,10 @@ class Names:
         is_by_address = self.is_published(record) and not self.hostname
         return self.wanted == self.default or self.is_marked(record) or is_by_address
 
-    def choose(self, records: Sequence[Json]) -> Json | None:
-        """The Service's own of all that there are: the one whose address is published, or any."""
+    def own(self, records: Sequence[Json]) -> list[Json]:
+        """The Service's own of all that there are, those first whose address is published."""
         own = [record for record in records if self.is_proven(record)]
-        return next(filter(self.is_published, own), None) or next(iter(own), None)
+        return sorted(own, key=lambda record: not self.is_published(record))
 
     def check_free(self, records: Sequence[Json], is_deleted: bool) -> None:
         """Raise `Refused` for what has its name, or its annotation names, and is not its own.
