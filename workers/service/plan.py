@@ -294,7 +294,7 @@ def _provide(
     now: float,
 ) -> PlannedStep:
     applied, wanted = state.last_applied, relevant_spec(service, state.own_annotations)
-    has_backends = applied is not None and applied.backends == backends
+    has_backends = bool(applied and applied.backends == backends and not applied.is_lacking)
     refused_since = now - capabilities.timings.refusal_retry_period
     if why := _refused_before(state, backends, wanted, refused_since) or why_unsupported(
         service, capabilities

@@ -22,7 +22,7 @@ class LastApplied:
     `relevant_spec` is None when only its backends are known to be right. `ingress` is what the
     status has to say, None when that is not ours to write; `stored_ingress` is what the API server
     made of it; `is_status_tried` once it was sent there, whatever came of it. `is_refused`: no load
-    balancer took these backends.
+    balancer took these backends; `is_lacking`: it took some of them.
     """
 
     relevant_spec: Json | None
@@ -32,6 +32,7 @@ class LastApplied:
     stored_ingress: list[Json] | None = None
     is_status_tried: bool = False
     is_refused: bool = False
+    is_lacking: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
     """What the provider has others read on the Service; `has_annotated` once they were written."""
     has_annotated: bool = False

@@ -217,6 +217,7 @@ class ServiceSteps:
         asked = relevant_spec(service, annotations)
         now = time.monotonic()
         applied = LastApplied(asked, backends, now, ingress, annotations=annotations, name=name)
+        applied = replace(applied, is_lacking=bool(balancer and balancer.lacking))
         ports = node_ports_of(service) if balancer else state.node_ports
         return replace(
             state, last_applied=applied, node_ports=ports, refusal=None, warnings=warnings
@@ -257,7 +258,9 @@ class ServiceSteps:
                 "load balancer has new backends", service, now, backends=len(backends.names)
             )
         applied = (
-            replace(applied, backends=backends) if applied else LastApplied(None, backends, now)
+            replace(applied, backends=backends, is_lacking=False)
+            if applied
+            else LastApplied(None, backends, now)
         )
         return replace(state, owner=owner, last_applied=applied)
 

@@ -29,7 +29,7 @@ from ccm.cloud.testkit.adapter import (
 )
 from ccm.cloud.testkit.gate import GateCall, KitGate
 from ccm.errors import RetryAfter
-from ccm.model.cloud import Answer, PlaceAnswer, Unknown
+from ccm.model.cloud import Answer, Balancer, PlaceAnswer, Unknown
 from ccm.model.objects import Json, KubernetesObject, Node
 from ccm.model.service import Service, admits_everybody
 from ccm.model.volume import PersistentVolume
@@ -107,14 +107,14 @@ class Harness:
     async def call(self, method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
         """What a method of the provider returns or raises; it has to end in time."""
         async with asyncio.timeout(self.adapter.operation_timeout):
-            return await invoke(method, *args)
+            return _whole(await invoke(method, *args))
 
     async def until_done(self, method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
         """The same as a controller does it: come back as long as the cloud is at work."""
         async with asyncio.timeout(self.adapter.operation_timeout):
             while True:
                 try:
-                    return await invoke(method, *args)
+                    return _whole(await invoke(method, *args))
                 except RetryAfter as wait:
                     await asyncio.sleep(wait.seconds)
 
@@ -227,6 +227,13 @@ class Harness:
         """Calls that may change the cloud, from the `start`-th on."""
         is_write = self.adapter.is_write
         return [call for call in self.gate.calls[start:] if is_write(call.operation, call.budget)]
+
+
+def _whole(result: T) -> T:
+    """What a provider returned; as a controller, the kit comes back where backends are missing."""
+    if isinstance(result, Balancer) and result.lacking:
+        raise RetryAfter(result.lacking, 0.0)
+    return result
 
 
 def _require(part: T | None, name: str) -> T:

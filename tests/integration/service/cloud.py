@@ -42,6 +42,7 @@ class Balancers:
         self.most = 1000
         self.ip_mode: IpMode | None = None
         self.warnings: tuple[str, ...] = ()
+        self.lacking = ""
         self.annotations: dict[str, str] = {}
         self.has_addresses = True
         self.refused = ""  # why Services are refused by what they ask for
@@ -135,4 +136,5 @@ class Balancers:
 
     def _shown(self, service: Service, record: Record) -> Balancer:
         ingress = (Ingress(record.ip, ip_mode=self.ip_mode),) if self.has_addresses else ()
-        return Balancer(self.name_for(service), ingress, self.warnings, self.annotations)
+        warnings, lacking = self.warnings, self.lacking
+        return Balancer(self.name_for(service), ingress, warnings, self.annotations, lacking)

@@ -245,6 +245,20 @@ async def test_a_load_balancer_that_is_right_again_is_reported_after_a_failure(
         assert await w.reasons() == said
 
 
+async def test_a_load_balancer_that_lacks_a_backend_is_published_and_gets_it_later() -> None:
+    """The cloud takes all but one, as of a machine that is locked: clients come to the others."""
+    w = World(service(), node("n1"), node("n2"))
+    w.balancers.lacking = "n2 is locked"
+    w.balancers.failures["update"] = [CloudError("n2 is locked")]
+    async with running(w):
+        assert w.service().ingress == [{"ip": "192.0.2.1"}]
+        await w.later()
+        assert (await w.reasons())[-1] == "UpdateLoadBalancerFailed"
+        for _ in range(3):
+            await w.later()
+        assert [operation for operation, *_ in w.balancers.calls] == ["ensure", "update", "update"]
+
+
 async def test_a_status_that_someone_cleared_is_written_again_without_asking_the_cloud() -> None:
     async with running_with(service(), node("n1")) as w:
         await w.change(with_status())

@@ -1,12 +1,15 @@
 """Load balancers in the lab: rows AZ22 to AZ53, AZ58."""
 
 import asyncio
+from contextlib import nullcontext
+from dataclasses import replace
 from hashlib import md5
 from typing import Any, cast
 
 import pytest
 
-from ccm.cloud.gate import invoke
+from ccm.cloud.dry_run import ReadingGate, WouldWrite
+from ccm.cloud.gate import WorkerGate, invoke
 from ccm.cloud.testkit.harness import port, service
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.model.cloud import Balancer
@@ -15,7 +18,7 @@ from ccm.model.service import Service
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.annotations import PREFIX
-from ccm.providers.azure.lb.members import BY_ADDRESS_ONLY, Members, PoolMembers
+from ccm.providers.azure.lb.members import BY_ADDRESS_ONLY, MEMBERS, Members, PoolMembers
 from tests.labs.azure.lab import GROUP, NSG, OTHER_GROUP, SUBNET, Lab, path_of
 from tests.providers.azure.conftest import Started, host
 
@@ -157,12 +160,77 @@ async def test_members_by_interface_are_a_write_each(lab: Lab, cloud: Started, n
     await cloud.ensure(asked, *nodes[1:])
     assert [one.split("/")[1] for one in lab.writes()] == ["networkInterfaces"]
     lab.fail("PUT .*node-1-nic", status=404, code="ResourceNotFound", message="gone")
-    lab.fail("PUT .*more-2-nic", status=400, code="InterfaceBusy", message="more-2-nic is busy")
+    lab.fail("PUT .*more-2-nic", status=400, code="InterfaceBusy", message="it is busy")
     nodes[3].raw["metadata"]["labels"] = {}
-    with pytest.raises(Refused, match="more-2-nic is busy"):
-        await cloud.ensure(asked, *nodes)
+    made = await cloud.ensure(asked, *nodes)
+    assert made.lacking == "interface more-2-nic: PutInterface: 400 InterfaceBusy: it is busy"
     await cloud.ensure(asked, *nodes)
     assert joined(lab) == 4
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"status": 403, "code": "RequestDisallowedByPolicy"},
+        {"status": 409, "code": "ScopeLocked"},
+        {"status": 429, "code": "RetryableError"},
+        {"async": True, "code": "InternalServerError"},
+    ],
+    ids=lambda fault: str(fault["code"]),
+)
+async def test_an_interface_that_cannot_be_written_holds_up_no_service(
+    lab: Lab, cloud: Started, node: Node, fault: Json
+) -> None:
+    """As that of a machine which an operator has locked: all others join, and clients come in."""
+    nodes = [node, host(lab.add_machine("locked"))]
+    lab.fail("PUT .*/locked-nic", 1_000, **fault)
+    made = await cloud.ensure(web(), *nodes)
+    assert made.lacking.startswith("interface locked-nic: PutInterface: ")
+    assert made.ingress
+    assert members(lab) == {"node-1"}
+    assert len(rules(lab)) == 1
+    assert cloud.load_balancers
+    with pytest.raises(CloudError, match="interface locked-nic: PutInterface: "):
+        await invoke(cloud.load_balancers.update_nodes, web(), nodes)
+    lab.heal()
+    await invoke(cloud.load_balancers.update_nodes, web(), nodes)
+    assert members(lab) == {"node-1", "locked"}
+
+
+async def test_a_dry_run_shows_that_several_interfaces_would_be_written(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    await cloud.ensure(web(), node)
+    nodes, dry = [node, *(host(lab.add_machine(name)) for name in "ab")], Started(lab.config())
+    dry._context = replace(dry._context, gate=ReadingGate(cast(WorkerGate, dry.gate)))
+    await dry.start()
+    assert dry.load_balancers
+    with pytest.raises(WouldWrite, match="PutInterface"):
+        await invoke(dry.load_balancers.ensure, web(), nodes)
+
+
+@pytest.mark.parametrize("operation", ["ListInterfaces", "GetInterface"])
+async def test_what_one_answer_lacks_of_an_interface_is_not_taken_from_it(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """It is written whole: it would leave the pools of all others."""
+    await cloud.ensure(web("inner", {"load-balancer-internal": "true"}), node)
+    kind = "list" if operation == "ListInterfaces" else "get"
+    read = getattr(AzureApi, kind)
+
+    async def read_less(api: AzureApi, asked: str, path: str, **query: str) -> Any:
+        found = await read(api, asked, path, **query)
+        for item in [*(found if kind == "list" else [found])] * (asked == operation):
+            for record in item["properties"]["ipConfigurations"]:
+                record["properties"].pop(MEMBERS)
+        return found
+
+    monkeypatch.setattr(AzureApi, kind, read_less)
+    assert cloud.load_balancers
+    with nullcontext() if kind == "list" else pytest.raises(RetryAfter, match="lacks pools"):
+        await invoke(cloud.load_balancers.ensure, web(), [node])
+    assert joined(lab, f"{CLUSTER}-internal") == 1
+    assert joined(lab) == (kind == "list")
 
 
 async def test_services_that_come_together_write_each_interface_once(

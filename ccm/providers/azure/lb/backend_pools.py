@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from ccm.cloud.machines import verify_complete
 from ccm.cloud.shared_read import SharedLock
 from ccm.model.objects import Json, Node, text
 from ccm.providers.azure import ids
@@ -70,12 +71,13 @@ class BackendPools:
         """Put the machines of load balancers that were deleted behind those that are left."""
         if self._config.balancers and self.nodes and len(left) < len(before):
             read = await self.read(names, self.nodes, left)
-            await self.join(names, left, read, is_changed=True)
+            _, reasons = await self.join(names, left, read, is_changed=True)
+            verify_complete(reasons)
 
     async def join(
         self, names: Names, balancers: Balancers, read: Candidates, *, is_changed: bool = False
-    ) -> Backends:
-        """Put the machines behind the load balancers of a Service.
+    ) -> tuple[Backends, Sequence[str]]:
+        """Put the machines behind the load balancers of a Service; why some are not there yet.
 
         Several share the machines: one Service at a time spreads them, by what is there now; what
         was read is old once something is changed.
@@ -87,14 +89,14 @@ class BackendPools:
             listed = pool_members(names, seen, read.nodes, wanted, self._config)
             return [item for item in listed if not self._members.are_right(item, interfaces)]
 
-        found = wrong(balancers)
+        found, reasons = wrong(balancers), list[str]()
         if self._config.balancers and (found or is_changed):
             async with self._spreading.held():
                 balancers = await self._read_balancers()
-                await self._fill(wrong(balancers), balancers, wanted, read)
+                reasons = await self._fill(wrong(balancers), balancers, wanted, read)
         elif found:
-            await self._fill(found, balancers, wanted, read)
-        return wanted
+            reasons = await self._fill(found, balancers, wanted, read)
+        return wanted, reasons
 
     async def _fill(
         self,
@@ -102,7 +104,7 @@ class BackendPools:
         balancers: Balancers,
         wanted: Backends,
         read: Candidates,
-    ) -> None:
+    ) -> list[str]:
         """Those pools first that machines leave: others may wait for them.
 
         Who leaves all of them is in no rule before: afterwards no pool would show it.
@@ -113,8 +115,10 @@ class BackendPools:
         gone -= private_addresses(wanted.values())
         if gone and plan.has_node_ports(balancers.values()):
             await self._admission.open(None, None, (), Extent(gone), [])
+        reasons = list[str]()
         for _, members in sorted(listed, key=lambda pair: not pair[0]):
-            await self._members.join(members, interfaces, read.writes)
+            reasons += await self._members.join(members, interfaces, read.writes)
+        return reasons
 
     def _pools(self, balancers: Balancers, names: Names) -> list[Json]:
         """The cluster's, and a Service's own."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccm.cloud.interface import ProviderContext
+from ccm.cloud.machines import join_reasons, verify_complete
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, warnings_as_notes
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
@@ -124,11 +125,13 @@ class AzureLoadBalancers:
             raise Refused(f"Service {service.key} has no load balancer")
         is_restricted = not self._shares and self.privileged_annotations & {*service.annotations}
         if not (Annotations(service.annotations).floats or is_restricted):
-            await self.ensure(service, nodes)  # the security group names machines
+            made = await self.ensure(service, nodes)  # the security group names machines
+            verify_complete(filter(None, [made.lacking]))
             return
         self._pools.nodes = nodes
         read = await self._pools.read(names, nodes, balancers)
-        await self._pools.join(names, balancers, read)
+        _, reasons = await self._pools.join(names, balancers, read)
+        verify_complete(reasons)
 
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
@@ -213,7 +216,7 @@ class AzureLoadBalancers:
         self._public[names.base] = {ids.key_of(item) for item in public.values()}
         balancer = now[place]
         is_changed = now is not balancers
-        wanted = await self._pools.join(names, now, read, is_changed=is_changed)
+        wanted, reasons = await self._pools.join(names, now, read, is_changed=is_changed)
         if unknown := [name for name, machine in wanted.items() if machine is None]:
             request.warnings.append(f"the machine is not known of {named(unknown)}")
         if odd := [item.name for item in nodes if self._pools.cannot_join(item, wanted, read)]:
@@ -241,7 +244,10 @@ class AzureLoadBalancers:
         await self._addresses.release(self._addresses.owner(request), used, listed)
         served = [*addresses, *additional_ips(request.annotations)]
         return Balancer(
-            names.base, tuple(Ingress(ip=item) for item in served), tuple(request.warnings)
+            names.base,
+            tuple(Ingress(ip=item) for item in served),
+            tuple(request.warnings),
+            lacking=join_reasons(reasons),
         )
 
     async def _give_up(

@@ -3,18 +3,20 @@
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from ipaddress import ip_address
 from weakref import WeakValueDictionary
 
+from ccm.cloud.dry_run import WouldWrite
 from ccm.cloud.gate import METHOD_TIMEOUT
-from ccm.cloud.machines import verify_any, verify_complete
+from ccm.cloud.machines import verify_any
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, NotFound, Refused, RetryAfter
 from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.azure import ids
-from ccm.providers.azure.api import BUSY_RETRY, AzureApi
+from ccm.providers.azure.api import BUSY_RETRY, RACE_RETRY, AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.names import IPV6, Names
 from ccm.providers.azure.lb.placement import Balancers, spread
@@ -162,12 +164,14 @@ class Members:
         keys = _joined(members.pool) - _configurations(members, interfaces)
         return _addresses_of(keys, interfaces) - {""}
 
-    async def join(self, members: PoolMembers, interfaces: Sequence[Json], seen: int) -> None:
-        """`seen` are the writes of interfaces before they were read."""
+    async def join(
+        self, members: PoolMembers, interfaces: Sequence[Json], seen: int
+    ) -> Sequence[str]:
+        """`seen` are the writes of interfaces before they were read. Why some are not written."""
         if self._config.has_ip_pools:
             await self._join_by_address(members)
-        else:
-            await self._join_by_interface(members, interfaces, seen)
+            return ()
+        return await self._join_by_interface(members, interfaces, seen)
 
     async def _join_by_address(self, members: PoolMembers) -> None:
         """One write of the pool."""
@@ -194,10 +198,11 @@ class Members:
 
     async def _join_by_interface(
         self, members: PoolMembers, interfaces: Sequence[Json], seen: int
-    ) -> None:
+    ) -> Sequence[str]:
         """A write of each interface that has to join or to leave; one failure stops no other.
 
-        What another Service has written since `seen` counts as it was answered: it is newer.
+        What another Service has written since `seen` counts as it was answered: it is newer. Raises
+        where none of those that have to be in the pool can be written.
         """
         configurations = _configurations(members, interfaces)
         pool_id = ids.id_of(members.pool)
@@ -206,45 +211,59 @@ class Members:
         async with self._lock.held():
             newer = {key: item for key, (number, item, _) in self._written.items() if number > seen}
             newest = (newer.get(ids.key_of(interface), interface) for interface in interfaces)
-            found = (_changed(item, pool_id, configurations) for item in newest)
-            changes = [item for item in found if item]
-            results = await asyncio.gather(*map(self._write, changes), return_exceptions=True)
+            wrong = [item for item in newest if _is_wrong(item, pool_id, configurations)]
+            writes = (self._write(item, pool_id, configurations) for item in wrong)
+            results = await asyncio.gather(*writes, return_exceptions=True)
             older = (item for item in interfaces if ids.key_of(item) not in newer)
             lost = _members_of(pool_id, older) & {*configurations} - _joined(members.pool)
-        failures = [result for result in results if isinstance(result, BaseException)]
-        for failure in failures:
-            if len(failures) == 1 or not isinstance(failure, CloudError):
-                raise failure
-        verify_complete(map(str, failures))
+        pairs = zip(wrong, results, strict=True)
+        failures = [(item, error) for item, error in pairs if isinstance(error, BaseException)]
+        left = configurations.difference(*(_keys_of(item) for item, _ in failures))
+        for _, error in failures:
+            if not left or not isinstance(error, CloudError) or isinstance(error, WouldWrite):
+                raise error
         if lost:  # who was its last user took it away, and all members with it
             raise RetryAfter("the pool was made again after interfaces were read", BUSY_RETRY)
+        return [f"interface {ids.name_of(ids.id_of(item))}: {error}" for item, error in failures]
 
-    async def _write(self, interface: Json) -> None:
-        path, etag = ids.id_of(interface), text(interface.get("etag"))
-        try:
-            answer = await self._api.put("PutInterface", path, interface, etag)
-        except NotFound:  # it went with its machine
+    async def _write(self, listed: Json, pool_id: str, wanted: Collection[str]) -> None:
+        """By a read of its own: it is written whole, and a list may lack what others have there."""
+        path = ids.id_of(listed)
+        resource = SharedResource(self._api, "Interface", path, None, lock=SharedLock(None))
+
+        def edit(current: Json) -> None:
+            is_same = current.get("etag") == listed.get("etag")
+            if is_same and not _memberships(listed) <= _memberships(current):
+                raise RetryAfter("the answer lacks pools that its ETag stands for", RACE_RETRY)
+            _put_in(current, pool_id, wanted)
+
+        current = await resource.read()
+        if current is None:  # it went with its machine
             return
-        if ids.key_of(answer) != path.lower():  # it would hide from others what is in it
-            answer = interface
+        with suppress(NotFound):
+            current = await resource.change(edit, current) or current
         self.writes, now = self.writes + 1, time.monotonic()
         kept = {key: known for key, known in self._written.items() if known[2] > now}
-        self._written = {**kept, path.lower(): (self.writes, answer, now + METHOD_TIMEOUT)}
+        self._written = {**kept, path.lower(): (self.writes, current, now + METHOD_TIMEOUT)}
 
 
-def _changed(interface: Json, pool_id: str, wanted: Collection[str]) -> Json | None:
-    """The interface with its IP configurations in the pool or out of it; None if they are right."""
+def _is_wrong(interface: Json, pool_id: str, wanted: Collection[str]) -> bool:
+    """Whether some of its IP configurations are to be put in the pool, or taken out of it."""
     changed = deepcopy(interface)
-    is_other = False
-    for record in objects(ids.properties_of(changed).get("ipConfigurations")):
-        properties = record.setdefault("properties", {})
+    _put_in(changed, pool_id, wanted)
+    return changed != interface
+
+
+def _put_in(interface: Json, pool_id: str, wanted: Collection[str]) -> None:
+    """Put those of the interface's IP configurations in the pool that are wanted, and no others."""
+    for record in objects(ids.properties_of(interface).get("ipConfigurations")):
+        properties = ids.properties_of(record)
         pools = objects(properties.get(MEMBERS))
         others = [pool for pool in pools if ids.key_of(pool) != pool_id.lower()]
         is_in, has_to_be = len(others) < len(pools), ids.key_of(record) in wanted
         if is_in != has_to_be:
-            properties[MEMBERS] = [*others, *([{"id": pool_id}] if has_to_be else [])]
-            is_other = True
-    return changed if is_other else None
+            joined = [*others, *([{"id": pool_id}] if has_to_be else [])]
+            record["properties"] = {**properties, MEMBERS: joined}
 
 
 def _configurations(members: PoolMembers, interfaces: Iterable[Json]) -> set[str]:
@@ -256,7 +275,7 @@ def _configurations(members: PoolMembers, interfaces: Iterable[Json]) -> set[str
     for interface in interfaces:
         properties = ids.properties_of(interface)
         if ids.key_of(properties.get("virtualMachine")) in members.unknown:
-            found |= {*map(ids.key_of, objects(properties.get("ipConfigurations")))}
+            found |= _keys_of(interface)
     found &= _joined(members.pool)
     found |= {key for key in _joined(members.pool) if IN_SET in key}
     for machine in filter(None, members.wanted.values()):
@@ -277,15 +296,24 @@ def _joined(pool: Json) -> set[str]:
     }
 
 
-def _members_of(pool_id: str, interfaces: Iterable[Json]) -> set[str]:
-    """The IP configurations that have the pool, by what is said of interfaces."""
+def _keys_of(interface: Json) -> set[str]:
+    """The IDs of its IP configurations."""
+    return {*map(ids.key_of, objects(ids.properties_of(interface).get("ipConfigurations")))}
+
+
+def _memberships(interface: Json) -> set[tuple[str, str]]:
+    """The IDs of its IP configurations, each with that of a pool that it is in."""
     return {
-        ids.key_of(record)
-        for interface in interfaces
+        (ids.key_of(record), ids.key_of(pool))
         for record in objects(ids.properties_of(interface).get("ipConfigurations"))
         for pool in objects(ids.properties_of(record).get(MEMBERS))
-        if ids.key_of(pool) == pool_id.lower()
     }
+
+
+def _members_of(pool_id: str, interfaces: Iterable[Json]) -> set[str]:
+    """The IP configurations that have the pool, by what is said of interfaces."""
+    found = (pair for interface in interfaces for pair in _memberships(interface))
+    return {key for key, pool in found if pool == pool_id.lower()}
 
 
 def inner_addresses(interfaces: Iterable[Json]) -> set[str]:
