@@ -615,6 +615,50 @@ async def test_a_priority_taken_by_hand_is_left_out(lab: Lab, cloud: Started, no
     assert list(rules(lab)) == ["by-hand"]
 
 
+@pytest.mark.parametrize("lacks", ["80", "443"])
+async def test_a_rule_that_an_answer_has_without_its_destinations_keeps_them(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    """It would be written for the Service that changes alone, or go: others' clients as well."""
+    await cloud.ensure(web("one"), node)
+    await cloud.ensure(web("two", ports=[port(443, node_port=30443)]), node)
+    before, read, answers = rules(lab), AzureApi.get, [lacks]
+
+    async def get_less(api: AzureApi, operation: str, path: str, **query: str) -> Json:
+        found = await read(api, operation, path, **query)
+        if operation == "GetSecurityGroup" and answers:
+            ports = [answers.pop()]
+            for rule in found["properties"]["securityRules"]:
+                if rule["properties"]["destinationPortRanges"] == ports:
+                    del rule["properties"]["destinationAddressPrefix"]
+        return found
+
+    monkeypatch.setattr(AzureApi, "get", get_less)
+    await cloud.ensure(web("three"), node)
+    assert not answers
+    after = {name: destinations_of(rule) for name, rule in rules(lab).items()}
+    assert after.keys() == before.keys()
+    assert all(destinations_of(rule) <= after[name] for name, rule in before.items())
+
+
+async def test_a_rule_that_leads_to_groups_stays_and_stops_no_service(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """A person's, in a form that controllers do not write, by a name as theirs are."""
+    group = {"id": path_of("applicationSecurityGroups", "theirs")}
+    body = {
+        "priority": 600, "direction": "Inbound", "access": "Allow", "protocol": "Tcp",
+        "sourceAddressPrefix": "*", "sourcePortRange": "*", "destinationPortRange": "22",
+        "destinationApplicationSecurityGroups": [group],
+    }  # fmt: skip
+    rule = {"name": "k8s-azure-lb_by-hand", "properties": body}
+    lab.put("networkSecurityGroups", NSG, {"properties": {"securityRules": [rule]}})
+    await cloud.ensure(web(), node)
+    assert len(rules(lab)) == 2
+    await delete(cloud, web())
+    assert list(rules(lab)) == ["k8s-azure-lb_by-hand"]
+
+
 async def test_a_security_group_that_is_missing_is_warned_of(lab: Lab, node: Node) -> None:
     """AZ44."""
     cloud = await Started(lab.config(securityGroupName="none")).start()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import md5
 from ipaddress import ip_address, ip_network
 
-from ccm.errors import NoRoom
+from ccm.errors import NoRoom, RetryAfter
 from ccm.model.objects import Json, objects, text
 from ccm.providers.azure.ids import properties_of
 from ccm.providers.azure.lb.plan import covers
@@ -18,6 +18,11 @@ RULES = "securityRules"
 OWN = "k8s-azure-lb"
 LEAST, MOST = 500, 4096  # priorities: from the first on, and below the second
 ANY = "*"
+DESTINATIONS = (
+    *("destinationAddressPrefix", "destinationAddressPrefixes"),
+    "destinationApplicationSecurityGroups",
+)
+LACKING_RETRY = 1.0  # seconds until a group is read again of which an answer lacks a part
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,8 @@ def apply(
 ) -> None:
     """Let `access` reach the addresses, and nothing else of ours; those of `extent` are left.
 
-    What `others` are known to reach stays. Raises `NoRoom` when no priority is free.
+    What `others` are known to reach stays. Raises `NoRoom` when no priority is free, and
+    `RetryAfter` where a rule to be written back lacks its destinations: an answer left them out.
     """
     properties = properties_of(group)
     rules = [*objects(properties.get(RULES))]
@@ -112,11 +118,10 @@ def apply(
     touched = {*addresses, *extent.stale, *extent.shared}
     others = [item for item in others if not all(map(touched.isdisjoint, item.values()))]
     for item in rules:
-        name = text(item.get("name")).lower()
-        if not is_managed(item):
+        name, current = text(item.get("name")).lower(), destinations(item)
+        if not (is_managed(item) and (current or name in wanted)):
             result.append(item)
             continue
-        current = destinations(item)
         rule, own = wanted.pop(name, ({}, set[str]()))
         if not covers(item, rule):
             priority = properties_of(item)["priority"]
@@ -129,12 +134,17 @@ def apply(
         left = left.difference(*(reached.get(name, ()) for reached in others))
         if after := (current - left) | own:
             result.append(item if after == destinations(item) else _with_destinations(item, after))
-    taken = {properties_of(item).get("priority") for item in result}
+    priorities = (properties_of(item).get("priority") for item in result)
+    taken = {priority for priority in priorities if isinstance(priority, int)}
     for rule, own in wanted.values():
         priority = _free(taken, is_last=_denies(rule))
         taken.add(priority)
         rule["properties"]["priority"] = priority
         result.append(_with_destinations(rule, own))
+    lacking = [item for item in rules if is_managed(item) and not _leads(item)]
+    if lacking and result != rules:
+        why = f"the answer lacks the destinations of rule {text(lacking[0].get('name'))}"
+        raise RetryAfter(why, LACKING_RETRY)
     properties[RULES] = result
     group["properties"] = properties
 
@@ -154,9 +164,14 @@ def destinations(rule: Json) -> set[str]:
     return found | ({text(properties.get("destinationAddressPrefix"))} - {""})
 
 
+def _leads(rule: Json) -> bool:
+    """Whether it has any destinations; a person may have given it groups in place of addresses."""
+    return any(map(properties_of(rule).get, DESTINATIONS))
+
+
 def _with_destinations(rule: Json, addresses: Collection[str]) -> Json:
     properties = properties_of(rule)
-    for key in ("destinationAddressPrefix", "destinationAddressPrefixes"):
+    for key in DESTINATIONS:
         properties.pop(key, None)
     if len(addresses) == 1:
         properties["destinationAddressPrefix"] = next(iter(addresses))
