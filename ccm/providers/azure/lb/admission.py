@@ -1,6 +1,6 @@
 """The one security group of all Services: who may reach their addresses, written with others'."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from ccm.providers.azure.lb.addresses import ips_of
 from ccm.providers.azure.lb.annotations import PREFIX
 from ccm.providers.azure.lb.members import Backends, private_addresses
 from ccm.providers.azure.lb.names import Names
-from ccm.providers.azure.lb.request import DENIES, BalancerRequest, additional_ips
+from ccm.providers.azure.lb.request import DENIES, BalancerRequest
 from ccm.providers.azure.lb.security_group import Access, Extent, Reached
 from ccm.providers.azure.shared_writes import SharedResource
 
@@ -34,9 +34,14 @@ def extent_of(
 
 
 class Admission:
-    """Opens and closes; does nothing where the file names no security group."""
+    """Opens and closes; does nothing where the file names no security group.
 
-    def __init__(self, api: AzureApi, config: AzureConfig) -> None:
+    `claimed` are, by the base name of a Service, addresses that it has beside its frontends.
+    """
+
+    def __init__(
+        self, api: AzureApi, config: AzureConfig, claimed: Mapping[str, Collection[str]]
+    ) -> None:
         self._name = config.security_group_name
         scope = config.network_scope(config.security_group_resource_group)
         path = scope.id(NETWORK, "networkSecurityGroups", self._name)
@@ -44,6 +49,7 @@ class Admission:
         self._read_group = SharedRead(self._group.read)
         self._reached = dict[str, Reached]()
         """By the base name of a Service: what others do by an older view closes none of it."""
+        self._claimed = claimed
 
     async def admit(
         self,
@@ -55,11 +61,12 @@ class Admission:
         """Let clients reach the Service's addresses, or the machines' where none floats."""
         annotations = request.annotations
         ports = request.security_ports(not {*addresses}.isdisjoint(extent.foreign))
+        own = {*addresses} - {*extent.shared}
+        self._take_over(own)
         if not request.is_floating:
-            own = {*addresses} - {*extent.shared}
             extent = replace(extent, stale={*extent.stale, *own})
             addresses = sorted(private_addresses(wanted.values()))
-        addresses = [*addresses, *additional_ips(annotations)]
+        addresses = [*addresses, *request.additional]
         access = Access(request.sources, ports, request.denies_others)
         if access.denies_others and not {*addresses}.isdisjoint(extent.foreign):
             why = "the address is another Service's"
@@ -67,6 +74,13 @@ class Admission:
         is_off = annotations.is_true("disable-load-balancer-nsg-rule")
         opened = None if is_off else access
         await self.open(request.names, opened, addresses, extent, annotations.warnings)
+
+    def _take_over(self, addresses: Collection[str]) -> None:
+        """Let no other Service reach the addresses of one that has them for itself."""
+        for base, claimed in self._claimed.items():
+            if lost := {*claimed} & {*addresses}:
+                known = self._reached.get(base, {})
+                self._reached[base] = {name: {*some} - lost for name, some in known.items()}
 
     async def open(
         self,

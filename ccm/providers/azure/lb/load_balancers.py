@@ -41,6 +41,7 @@ from ccm.providers.azure.lb.request import (
     additional_ips,
     published_ips,
     read_request,
+    without_taken,
 )
 from ccm.providers.azure.lb.security_group import Extent
 from ccm.providers.azure.machines import together
@@ -81,7 +82,7 @@ class AzureLoadBalancers:
         self._shares = not context.restricts_annotations
         paths = [item.path for item in self._resources.values()]
         self._addresses = PublicAddresses(api, config, self._cluster, paths, not self._shares)
-        self._admission = Admission(api, config)
+        self._admission = Admission(api, config, self._additional)
         self._pools = BackendPools(api, config, instances, self._admission, self._read_balancers)
         self._balancers = SharedRead(self._read_balancers)
 
@@ -196,11 +197,11 @@ class AzureLoadBalancers:
         )
         read, listed = reads
         before = plan.frontends_in(balancers.values(), names)
-        if more := additional_ips(request.annotations):
+        if request.additional:
             known = None if group else listed
             others = await self._addresses.of_others(balancers.values(), names, known)
-            for ip in sorted({*more} & others):
-                raise Refused(f"{ip} is the address of another Service")
+            request = without_taken(request, others, is_new=not before)
+        if more := request.additional:
             for ip in sorted({*more} & inner_addresses(read.machines.interfaces)):
                 raise Refused(f"{ip} is the address of a machine")
         self._check_moving(request, balancers, listed)
@@ -242,7 +243,7 @@ class AzureLoadBalancers:
         await self._pools.take_over(names, now, await self._leave(names, now, now.keys() - {place}))
         used = [ids.id_of(item) for item in public.values()]
         await self._addresses.release(self._addresses.owner(request), used, listed)
-        served = [*addresses, *additional_ips(request.annotations)]
+        served = [*addresses, *more]
         return Balancer(
             names.base,
             tuple(Ingress(ip=item) for item in served),

@@ -1,8 +1,8 @@
 """What a Service asks of its load balancer, as Resource Manager has it; nothing in here acts."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -67,6 +67,7 @@ class BalancerRequest:
     sources: Sequence[str] = ()
     denies_others: bool = False
     public: Mapping[str, PublicAddress] = field(default_factory=dict)
+    additional: Sequence[str] = ()
 
     @property
     def families(self) -> Sequence[str]:
@@ -280,11 +281,11 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
         sources=sources,
         denies_others=denies_others,
         public={} if is_internal else public,
+        additional=additional_ips(annotations),
     )
     for family in request.families:
         request.probes(family)
         request.rules(family, "", "", "")  # what is refused is refused before any call
-    additional_ips(annotations)
     return request
 
 
@@ -301,6 +302,18 @@ def additional_ips(annotations: Annotations) -> list[str]:
         if _is_inner(address) or address == PLATFORM:
             raise Refused(f"annotation {key}: {address} is not a public address")
     return [str(address) for address in addresses]
+
+
+def without_taken(
+    request: BalancerRequest, others: Collection[str], *, is_new: bool
+) -> BalancerRequest:
+    """Without the additional addresses that others have by now; a new Service's are refused."""
+    for ip in sorted({*request.additional} & {*others}):
+        why = f"{ip} is the address of another Service"
+        if is_new:
+            raise Refused(why)
+        request.warnings.append(f"annotation {PREFIX}additional-public-ips: {why}")
+    return replace(request, additional=[ip for ip in request.additional if ip not in others])
 
 
 def published_ips(service: Service) -> set[str]:
