@@ -23,6 +23,10 @@ Edit = Callable[[Json], None]
 """Makes a resource, in place, what one caller wants; raises `CloudError` to leave it as it is."""
 
 
+class Missing(CloudError):
+    """What is to be changed is not there, or no longer."""
+
+
 @dataclass(slots=True)
 class _Change:
     edit: Edit
@@ -115,7 +119,7 @@ class SharedResource:
             await self._learn(current)
         wanted = deepcopy(current) if current is not None else deepcopy(self._empty)
         if wanted is None:
-            raise CloudError(f"{self._noun} {self.path} is not there")
+            raise Missing(f"{self._noun} {self.path} is not there")
         for item in batch:
             before = deepcopy(wanted)
             try:

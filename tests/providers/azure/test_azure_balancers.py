@@ -197,6 +197,23 @@ async def test_an_interface_that_cannot_be_written_holds_up_no_service(
     assert members(lab) == {"node-1", "locked"}
 
 
+async def test_an_interface_that_goes_before_it_is_written_is_not_missed(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its machine, after it was read by itself: Azure answers that its ETag is another."""
+    put, other = AzureApi.put, host(lab.add_machine("other"))
+
+    async def put_later(api: AzureApi, operation: str, path: str, *more: Any) -> Json:
+        if path.endswith("/other-nic"):
+            lab.delete_machine(path_of("virtualMachines", "other"))
+            lab.delete("networkInterfaces", "other-nic")
+        return await put(api, operation, path, *more)
+
+    monkeypatch.setattr(AzureApi, "put", put_later)
+    made = await cloud.ensure(web(), node, other)
+    assert (made.lacking, members(lab)) == ("", {"node-1"})
+
+
 async def test_a_dry_run_shows_that_several_interfaces_would_be_written(
     lab: Lab, cloud: Started, node: Node
 ) -> None:

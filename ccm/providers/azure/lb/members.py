@@ -22,7 +22,7 @@ from ccm.providers.azure.lb.names import IPV6, Names
 from ccm.providers.azure.lb.placement import Balancers, spread
 from ccm.providers.azure.lb.plan import may_fill, own_frontends, pools_of
 from ccm.providers.azure.machines import IN_SET, Machine, Machines
-from ccm.providers.azure.shared_writes import SharedResource
+from ccm.providers.azure.shared_writes import Missing, SharedResource
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 MEMBERS = "loadBalancerBackendAddressPools"  # of an IP configuration
@@ -240,7 +240,7 @@ class Members:
         current = await resource.read()
         if current is None:  # it went with its machine
             return
-        with suppress(NotFound):
+        with suppress(Missing, NotFound):
             current = await resource.change(edit, current) or current
         self.writes, now = self.writes + 1, time.monotonic()
         kept = {key: known for key, known in self._written.items() if known[2] > now}
