@@ -118,6 +118,13 @@ class IncusApi(JsonApi):
             raise CloudError(f"{self.named(operation)}: the answer is not about {name}")
         return found
 
+    async def get_config(self, operation: str, path: str, name: str, **query: str) -> Json:
+        """The configuration of the record of this name; an answer without any decides nothing."""
+        config = (await self.get_named(operation, path, name, **query)).get("config")
+        if not isinstance(config, dict):
+            raise CloudError(f"{self.named(operation)}: the answer has no configuration of {name}")
+        return config
+
     async def get_tagged(
         self, operation: str, path: str, query: Mapping[str, str]
     ) -> tuple[Any, str]:

@@ -38,7 +38,9 @@ from ccm.providers.incus.inventory import (
     ListedInstance,
     instance_of,
 )
+from ccm.providers.incus.lb.addresses import Pools
 from ccm.providers.incus.lb.backends import BackendReader
+from ccm.providers.incus.lb.request import IPV4
 from ccm.providers.incus.routes import BACK_WAIT, MARK, MAX_MARK, IncusRoutes
 from ccm.providers.incus.zones import zone_of
 from tests.support.deadlines import timeout
@@ -439,6 +441,24 @@ async def test_an_answer_that_does_not_say_whose_networks_a_project_has_decides_
     with pytest.raises(CloudError, match="GetProject: the answer"):
         await reader._owner("k8s")
     assert await reader._owner("k8s") == "k8s"
+
+
+async def test_an_answer_that_does_not_say_which_ranges_there_are_decides_nothing() -> None:
+    """New Services were refused, or had no address of one family, until the next look."""
+    hollow = {"name": "net"}, {"name": "default"}, {"name": "up"}
+    uplink, project = {"network": "up"}, {"restricted": "false"}
+    full = [{"name": "net", "config": uplink}, {"name": "default", "config": project}]
+    ranges = {"name": "up", "config": {"ipv4.routes": "192.0.2.0/24"}}
+    answers = [hollow[0], full[0], hollow[1], *full, hollow[2], *full, ranges]
+
+    async def get(operation: str, path: str, **query: str) -> Any:
+        return answers.pop(0)
+
+    pools = Pools(api_that(get), BalancerSection(project="default", network="net"))
+    for _ in hollow:
+        with pytest.raises(CloudError, match="the answer has no configuration"):
+            await pools.of_family(IPV4)
+    assert await pools.of_family(IPV4) == [ip_network("192.0.2.0/24")]
 
 
 async def test_marks_without_number_of_another_cluster_keep_no_process_busy() -> None:

@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 from ccm.errors import Refused
 from ccm.http import path_of
 from ccm.model.cloud import Network
-from ccm.model.objects import mapping, text
+from ccm.model.objects import Json, text
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import FORWARD, BalancerSection
 from ccm.providers.incus.lb.request import IPV4
@@ -39,17 +39,17 @@ class Pools:
                 "forwards need address-range in [LoadBalancer]: nothing else selects the addresses"
             )
         uplink = text((await self._network(section.network, section.project)).get("network"))
-        project = await self._api.get("GetProject", path_of("projects", section.project))
-        config = mapping(mapping(project).get("config"))
+        path = path_of("projects", section.project)
+        config = await self._api.get_config("GetProject", path, section.project)
         if config.get("restricted") == "true":
             return list(allowed_subnets(text(config.get("restricted.networks.subnets")), uplink))
         routes = await self._network(uplink, "default")
         listed = (text(routes.get(f"{family}.routes")) for family in ("ipv4", "ipv6"))
         return list(networks_in(",".join(listed)))
 
-    async def _network(self, name: str, project: str) -> dict[str, object]:
-        found = await self._api.get("GetNetwork", path_of("networks", name), project=project)
-        return dict(mapping(mapping(found).get("config")))
+    async def _network(self, name: str, project: str) -> Json:
+        path = path_of("networks", name)
+        return await self._api.get_config("GetNetwork", path, name, project=project)
 
 
 def allowed_subnets(value: str, uplink: str) -> Iterator[Network]:

@@ -6,10 +6,9 @@ from ipaddress import ip_address
 
 from ccm.cloud.machines import verify_any, verify_complete
 from ccm.cloud.shared_read import SharedRead
-from ccm.errors import CloudError
 from ccm.http import path_of
 from ccm.model.cloud import Network, read_network
-from ccm.model.objects import Json, Node, mapping, text
+from ccm.model.objects import Json, Node, text
 from ccm.providers.incus import ids
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import FORWARD, BalancerSection
@@ -98,8 +97,7 @@ class BackendReader:
             return await self._inventory.read(recursion=1)
         path = path_of("networks", self._section.network)
         name, project = self._section.network, self._section.project
-        network = await self._api.get_named("GetNetwork", path, name, project=project)
-        config = mapping(network.get("config"))
+        config = await self._api.get_config("GetNetwork", path, name, project=project)
         found = [read_network(text(config.get(f"{item}.address"))) for item in ("ipv4", "ipv6")]
         self._subnets = [item for item in found if item]
         return await self._inventory.read(recursion=2)
@@ -111,10 +109,7 @@ class BackendReader:
 
     async def _owner(self, project: str) -> str:
         if project not in self._owners:
-            found = await self._api.get_named("GetProject", path_of("projects", project), project)
-            config = found.get("config")
-            if not isinstance(config, dict):
-                raise CloudError(f"GetProject: the answer does not say what {project} has")
+            config = await self._api.get_config("GetProject", path_of("projects", project), project)
             is_own = config.get("features.networks") == "true"
             self._owners[project] = project if is_own else DEFAULT
         return self._owners[project]
