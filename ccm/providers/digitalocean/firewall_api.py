@@ -34,7 +34,10 @@ class Firewalls:
         if current and not plan.is_different(wanted, current):
             return False
         if current:
+            again = await self._find()  # one list may lack droplets that someone added
+            added = {*wanted["droplet_ids"], *(again.get("droplet_ids") or ())}
             path = path_of("firewalls", text(current.get("id")))
+            wanted |= {"droplet_ids": sorted(added)}
             await self._api.write("UpdateFirewall", "PUT", path, wanted)
         else:
             await self._api.write("CreateFirewall", "POST", "/firewalls", wanted)

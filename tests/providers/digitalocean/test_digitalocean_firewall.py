@@ -102,6 +102,22 @@ async def test_no_service_opens_the_node_port_of_another(
     assert closed.__dict__["ports"] == ["tcp 31000"]
 
 
+@pytest.mark.parametrize("listed", [None, [], "absent"])
+async def test_droplets_that_one_list_lacks_stay_behind_the_firewall(
+    do: DigitalOcean, cloud: Started, monkeypatch: pytest.MonkeyPatch, listed: object
+) -> None:
+    """Those that someone added lost it: all their ports were open, until he looked."""
+    record = await reconciled(do, cloud, {})
+    do.firewalls[record["id"]]["droplet_ids"] = [7]
+    shown = {**do.firewalls[record["id"]], "droplet_ids": listed}
+    if listed == "absent":
+        del shown["droplet_ids"]
+    answers = [shown, do.firewalls[record["id"]]]
+    monkeypatch.setattr(do, "_get_firewalls", lambda *_: [answers.pop(0)])
+    opened_now = service("a", type="NodePort", ports=[port(80)])
+    assert (await reconciled(do, cloud, {"default/a": opened_now}))["droplet_ids"] == [7]
+
+
 def test_order_says_nothing_and_all_ports_have_three_names() -> None:
     rules = {Inbound("tcp", 30080), Inbound("udp", 30053), Inbound("tcp", 10256, "uid", ())}
     wanted = body("fw", ["b", "a"], rules, {"uid": UUID}, {})
