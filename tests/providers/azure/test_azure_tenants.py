@@ -199,6 +199,21 @@ async def test_a_label_by_hand_and_one_of_another_cluster_stay(
     assert labels == {"by-hand": "shop", "theirs": "theirs"}
 
 
+async def test_an_address_of_another_cluster_without_its_mark_keeps_no_service_waiting(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """Old controllers wrote no cluster; in use elsewhere, it can never be deleted."""
+    other = await Started(lab.config(), cluster_name="other").start()
+    await other.ensure(web(), host(lab.add_machine("theirs")))
+    ((theirs, record),) = addresses(lab).items()
+    tags = {key: value for key, value in record["tags"].items() if "cluster" not in key}
+    lab.put("publicIPAddresses", theirs, {**record, "tags": tags})
+    await cloud.ensure(web(), node)
+    await delete(cloud, web())
+    assert {*addresses(lab)} == {theirs}
+    assert parts(lab, "other")["frontendIPConfigurations"]
+
+
 async def test_where_services_are_restricted_they_share_no_internal_address(
     lab: Lab, node: Node
 ) -> None:

@@ -212,7 +212,7 @@ class PublicAddresses:
         others.
         """
         for record in listed:
-            is_own, has_label = owner.is_of(record), self._has_label(owner, record)
+            is_own, has_label = self._is_own(owner, record), self._has_label(owner, record)
             if not (is_own or has_label) or any(same(id_of(record), item) for item in kept):
                 continue
             others = [
@@ -229,15 +229,24 @@ class PublicAddresses:
             resource = SharedResource(self._api, "PublicAddress", path, None, lock=SharedLock(None))
             await resource.change(lambda current, left=left: _change(current, left))  # type: ignore[misc]
 
-    def _has_label(self, owner: Owner, record: Json) -> bool:
-        """Whether its DNS label is the Service's: another cluster may have one of its name, whose
-        load balancer has the address.
+    def _is_own(self, owner: Owner, record: Json) -> bool:
+        """Whether it was made for the Service: another cluster, whose old controller wrote no
+        cluster, may have one of its name.
         """
-        user = key_of(properties_of(record).get("ipConfiguration"))
-        balancer, is_frontend, _ = user.partition("/frontendipconfigurations/")
-        if owner.is_anothers(record) or (is_frontend and balancer not in self._balancers):
+        is_marked = bool(tag_of(record, CLUSTER_TAGS))
+        return owner.is_of(record) and (is_marked or not self._is_elsewhere(record))
+
+    def _has_label(self, owner: Owner, record: Json) -> bool:
+        """Whether its DNS label is the Service's: another cluster may have one of its name."""
+        if owner.is_anothers(record) or self._is_elsewhere(record):
             return False
         return same(tag_of(record, DNS_TAGS), owner.service)
+
+    def _is_elsewhere(self, record: Json) -> bool:
+        """Whether a load balancer that is not the cluster's has it."""
+        user = key_of(properties_of(record).get("ipConfiguration"))
+        balancer, is_frontend, _ = user.partition("/frontendipconfigurations/")
+        return bool(is_frontend) and balancer not in self._balancers
 
     async def zones(self) -> Sequence[str]:
         """The region's zones, which new addresses and frontends are in, as upstream's.
