@@ -105,12 +105,13 @@ class Vpc:
             raise Refused("the VPC is not known: set VPC in the cloud-config")
         return self._id
 
-    def subnets(self, in_use: Collection[str] = ()) -> Sequence[Subnet]:
-        """All subnets of the VPC; raises where those `in_use`, which cannot be gone, are not all
-        listed: what load balancers have would go with what a list lacks.
+    def subnets(self, in_use: Collection[str] = (), *, is_fresh: bool = False) -> Sequence[Subnet]:
+        """All subnets of the VPC, read again if they have to be `is_fresh`; raises where those
+        `in_use`, which cannot be gone, are not all listed: what load balancers have would go with
+        what a list lacks.
         """
         with self._lock:
-            if time.monotonic() - self._subnets_read_at > self._subnet_cache_ttl:
+            if is_fresh or time.monotonic() - self._subnets_read_at > self._subnet_cache_ttl:
                 listed = self._list_own("ec2:DescribeSubnets", "Subnets")
                 tables = self._list_own("ec2:DescribeRouteTables", "RouteTables")
                 subnets = read_subnets(listed, tables)

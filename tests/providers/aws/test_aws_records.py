@@ -1,15 +1,19 @@
 """Records of AWS that are odd, and lists that have more than was asked for, without an emulator."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from botocore.parsers import ResponseParserError
 
-from ccm.cloud.testkit.harness import node
+from ccm.cloud.testkit.harness import node, service
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
 from ccm.providers.aws.client import AwsApi
+from ccm.providers.aws.config import AwsConfig, AwsTimings
+from ccm.providers.aws.elb.annotations import Annotations
+from ccm.providers.aws.elb.load_balancers import ElbDependencies
 from ccm.providers.aws.elb.nlb_desired import ObservedNlb
 from ccm.providers.aws.elb.nlb_reads import with_listeners
 from ccm.providers.aws.instances import read_instance
@@ -147,6 +151,28 @@ def test_a_list_without_the_subnets_of_load_balancers_moves_none() -> None:
         vpc.subnets(["s-1"])
     listed.append({"SubnetId": "s-1", "VpcId": "vpc-1", "CidrBlock": "10.0.0.0/24"})
     assert [item.id for item in vpc.subnets(["s-1"])] == ["s-1"]
+
+
+@pytest.mark.parametrize(("in_use", "lacks"), [(["s-a", "s-b"], "Associations"), ([], "Routes")])
+def test_a_balancer_leaves_no_zone_by_one_answer_that_lacks_a_route(
+    in_use: list[str], lacks: str
+) -> None:
+    """Its clients and Nodes there were cut off for half an hour; a new one was refused."""
+    own = {"VpcId": "vpc-1"}
+    listed = [own | {"SubnetId": f"s-{zone}", "AvailabilityZone": zone} for zone in "ab"]
+    full = own | {"Routes": [{"GatewayId": "igw-1"}], "Associations": listed}
+    answers = [full | {lacks: full[lacks][:1] if in_use else []}, full]
+
+    class Api:
+        def list_pages(self, name: str, member: str, **_: Any) -> list[Json]:
+            return listed if member == "Subnets" else [answers.pop(0)]
+
+    vpc, any_of = Vpc(cast(AwsApi, Api()), "vpc-1", 60.0), cast(Any, None)
+    vpc.zones.by_name = lambda names: {}  # type: ignore[method-assign]
+    elb = ElbDependencies(any_of, vpc, any_of, AwsConfig(), AwsTimings(), "kit")
+    request = cast(Any, SimpleNamespace(annotations=Annotations.of(service()), is_internal=False))
+    chosen = elb.subnets_for(request, TAG.cluster_tag(), in_use)
+    assert [subnet.id for subnet in chosen] == ["s-a", "s-b"]
 
 
 @pytest.mark.parametrize("status", [200, 400, 503])

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -168,8 +168,24 @@ class ElbDependencies:
     def subnets_for(
         self, request: LoadBalancerRequest, tag: ClusterTag, in_use: Collection[str]
     ) -> list[Subnet]:
-        """Where the load balancer is to live; `in_use` are the subnets that it lives in."""
-        subnets, names = self.vpc.subnets(in_use), request.annotations.csv("subnets")
+        """Where the load balancer is to live; `in_use` are the subnets that it lives in.
+
+        Before it leaves one of them, the VPC is read again: one answer may have lacked a route.
+        """
+        with suppress(Refused):
+            chosen = self._choose_subnets(request, tag, in_use, self.vpc.subnets(in_use))
+            if {*in_use} <= {subnet.id for subnet in chosen}:
+                return chosen
+        return self._choose_subnets(request, tag, in_use, self.vpc.subnets(in_use, is_fresh=True))
+
+    def _choose_subnets(
+        self,
+        request: LoadBalancerRequest,
+        tag: ClusterTag,
+        in_use: Collection[str],
+        subnets: Sequence[Subnet],
+    ) -> list[Subnet]:
+        names = request.annotations.csv("subnets")
         is_tagged = any(tag.is_on(subnet.tags) for subnet in subnets)
         if not names and not is_tagged and self.config.subnet_id:
             names = [self.config.subnet_id]
