@@ -284,7 +284,8 @@ class AzureApi(JsonApi):
                     self.gate.report_remaining(budget, calls, REFILL)
         windows = read_windows(response.header("x-ms-ratelimit-remaining-resource"))
         if least := min(windows, key=lambda item: item[0] / item[1], default=None):
-            self.gate.report_remaining("compute-read", *least)
+            calls, window = least  # of one kind of reads only: none left may say nothing of others
+            self.gate.report_remaining("compute-read", calls, window if calls else REFILL)
 
     def error_text(self, content: Any, response: HttpResponse) -> str:
         found = mapping(content)
