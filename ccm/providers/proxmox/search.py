@@ -63,6 +63,7 @@ class Search:
             return [Found(inventory, machine, inventory.known_identity(machine))]
         found = await self._with_identity(inventory, machine)
         if system_uuid(node) and not is_of(found, node):
+            inventory.forget_identity(machine)  # the answer may have been another's
             return Unknown(f"machine {vmid} of {region} is another one: it has not the Node's UUID")
         return [found]
 

@@ -74,7 +74,10 @@ async def test_a_number_that_was_given_again_is_another_machine(
     assert "has not the Node's UUID" in await cloud.why(asked)
 
 
-@pytest.mark.parametrize("odd", [{}, {"smbios1": f"uuid={OTHER_UUID}", "name": "node-2"}])
+OTHERS = {"smbios1": f"uuid={OTHER_UUID}"}
+
+
+@pytest.mark.parametrize("odd", [{}, OTHERS, {**OTHERS, "name": "node-2"}])
 async def test_a_configuration_that_is_not_the_machines_is_not_kept(
     pve: Served, cloud: Started, odd: dict[str, str]
 ) -> None:
