@@ -346,8 +346,7 @@ class ReloadingClient:
             stamps = [file_stamp(file) for file in self._files]
             if not self._clients or stamps != self._stamps:
                 new = HttpClient(with_trust(self._server), idle_timeout=self._idle_timeout)
-                for client in self._clients:
-                    client.retire()
+                self.retire()
                 self._clients = [client for client in self._clients if client.is_open] + [new]
                 self._stamps = stamps
         except (OSError, ValueError) as error:
@@ -355,6 +354,11 @@ class ReloadingClient:
                 raise
             log.warning("certificates are not reloaded", extra={"why": str(error)})
         return self._clients[-1]
+
+    def retire(self) -> None:
+        """Close the connections once what is under way on them has ended."""
+        for client in self._clients:
+            client.retire()
 
     async def close(self) -> None:
         """Close all connections."""

@@ -56,6 +56,7 @@ from ccm.providers.proxmox.config import Cluster
 from ccm.providers.simulated.api import SimulatedApi
 from ccm.providers.simulated.config import SimulatedConfig
 from ccm.providers.vsphere.config import VCenter
+from ccm.providers.vsphere.connections import Connections
 from ccm.providers.vsphere.credentials import CredentialSource
 from ccm.providers.vsphere.vcenter import VCenterApi
 from ccm.redaction import safe_text
@@ -552,6 +553,20 @@ async def test_a_certificate_that_is_renewed_for_ever_takes_no_memory(tmp_path: 
         await until(lambda: server.open <= 1)
         assert len(reloading._clients) <= 2
         await reloading.close()
+
+
+async def test_a_certificate_that_is_another_each_time_leaves_no_connection() -> None:
+    """With a thumbprint the certificate is fetched again: whoever shows others kept all open."""
+    server = RawServer()
+    async with server.listening() as port:
+        url = f"http://localhost:{port}"
+        connections = Connections(VCenter("lab", "localhost", thumbprint="ab" * 20))
+        connections._client = ReloadingClient(Server(url))
+        server.responses = [[answer(200, b"{}")]]
+        await (await connections.current()).request("GET", "/x", ())
+        assert server.open == 1
+        connections.forget_pin()
+        await until(lambda: not server.open)
 
 
 FROM_KEYSTONE: Json = {

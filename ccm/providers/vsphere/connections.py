@@ -38,7 +38,8 @@ class Connections:
 
     def forget_pin(self) -> None:
         """Look at the server's certificate again: the one that was fetched is not its any more."""
-        if self._vcenter.thumbprint:
+        if self._vcenter.thumbprint and self._client:
+            self._client.retire()
             self._client = None
 
     async def close(self) -> None:
