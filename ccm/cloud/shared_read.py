@@ -11,17 +11,20 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar, cast
 
 from ccm.background import start_task
 from ccm.cloud.gate import current_priority, with_priority
 from ccm.cloud.interface import Gate
 from ccm.decide.budget import Priority
+from ccm.errors import CloudError
 
 A = TypeVar("A")
 T = TypeVar("T")
 
+KEPT = 600.0  # seconds for which an answer counts that hardly ever changes
+KEPT_RETRY = 30.0  # seconds until the next read where one failed, or gave another answer
 LINGER = 0.02  # seconds for which a read waits for others to share it, where there are any
 
 
@@ -97,6 +100,36 @@ class SharedRead(Generic[A]):
         else:
             for answered in asked.values():
                 answered.set_result(answer)
+
+
+class KeptRead(Generic[A]):
+    """An answer that hardly ever changes, such as where we are: read again every ten minutes.
+
+    One answer may be wrong: another one than is kept counts once the next read gives it as well.
+    What is kept counts while reads fail.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[A]]) -> None:
+        """`read` gives anything but None."""
+        self._read = SharedRead(read)
+        self._kept: A | None = None
+        self._other: A | None = None  # that of the last read
+        self._read_at = float("-inf")  # monotonic, when it is next due
+
+    async def __call__(self) -> A:
+        """The answer; raises what the first read raises."""
+        if self._kept is None:
+            self._kept, self._read_at = await self._read(), time.monotonic() + KEPT
+        elif time.monotonic() >= self._read_at:
+            self._read_at = time.monotonic() + KEPT_RETRY  # all others go on with what is kept
+            with suppress(CloudError):
+                self._compare(await self._read())
+        return self._kept
+
+    def _compare(self, answer: A) -> None:
+        if answer in (self._kept, self._other):
+            self._kept, self._read_at = answer, time.monotonic() + KEPT
+        self._other = answer
 
 
 class SharedBlockingReads:

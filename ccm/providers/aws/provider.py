@@ -108,7 +108,7 @@ class AwsCloud(CloudProvider):
         api = self._api = AwsApi(config, region_of(config, own), context.gate, context.caller)
         tagging = ClusterTagging(
             config.cluster_id or own.cluster_id,
-            (lambda: own_tags(api, own)) if own.instance_id else None,
+            None if config.cluster_id or not own.instance_id else lambda: own_tags(api, own),
             is_optional=context.allow_untagged,
         )
         vpc = Vpc(api, config.vpc or own.vpc, self._timings.subnet_cache_ttl, find_vpc)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 
-from ccm.errors import Refused
+from ccm.errors import CloudError, Refused
 from ccm.model.objects import objects, text
 from ccm.model.service import Service
 
@@ -27,6 +27,7 @@ MAX_TAGS, MAX_KEY, MAX_VALUE = 50, 128, 256
 """Tags of an object, without those of AWS itself, and characters of their keys and values."""
 RESERVED_PREFIX = "aws:"
 REREAD_INTERVAL = 60.0  # seconds until tags that do not name one cluster are read again
+KEPT = 600.0  # seconds until those that do are
 
 Tags = Mapping[str, str]
 
@@ -124,13 +125,16 @@ class ClusterTagging:
 
     def __init__(
         self,
-        configured_id: str,
+        known_id: str,
         own_tags: Callable[[], Tags] | None,
         is_optional: bool = False,
         reread_interval: float = REREAD_INTERVAL,
     ) -> None:
-        """`own_tags` reads the tags of our instance; None when we do not run on one."""
-        self._cluster_ids = {configured_id} - {""}
+        """`own_tags` reads the tags of our instance; None when the ID is given, or we run on none.
+
+        With it `known_id` is what the metadata service has of these tags.
+        """
+        self._cluster_ids = self._named = {known_id} - {""}
         self._own_tags, self._is_optional = own_tags, is_optional
         self._read_at, self._reread_interval = float("-inf"), reread_interval
         self._lock = Lock()
@@ -156,10 +160,15 @@ class ClusterTagging:
         return None if self._is_optional and not self._read_cluster_ids() else self.cluster_tag()
 
     def _read_cluster_ids(self) -> set[str]:
-        """The clusters that are named; the tags are read again as long as that is not one."""
+        """The clusters that the last two reads of the tags name: one of them may be wrong."""
         with self._lock:
-            is_stale = time.monotonic() - self._read_at > self._reread_interval
-            if self._own_tags and len(self._cluster_ids) != 1 and is_stale:
-                self._cluster_ids = cluster_ids(self._own_tags())
+            interval = KEPT if len(self._cluster_ids) == 1 else self._reread_interval
+            if self._own_tags and time.monotonic() - self._read_at > interval:
+                try:
+                    found = cluster_ids(self._own_tags())
+                    self._cluster_ids, self._named = found | self._named, found
+                except CloudError:
+                    if not self._cluster_ids:
+                        raise
                 self._read_at = time.monotonic()
             return self._cluster_ids

@@ -17,6 +17,7 @@ from uuid import uuid4
 from ccm.cloud.credentials import Credentials, RenewedToken, is_shown
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, next_of
+from ccm.cloud.shared_read import KeptRead
 from ccm.errors import (
     CloudError,
     Conflict,
@@ -109,23 +110,21 @@ class GceApi(JsonApi):
         self._section, self._environment = section, dict(os.environ)
         self._login = Credentials(self._source, "the credentials of Google")
         self._tokens = RenewedToken(lambda: self._login.use(self._new_token))
-        self._place: Place | None = None
+        self.place = KeptRead(self._read_place)
 
-    async def place(self) -> Place:
+    async def _read_place(self) -> Place:
         """Where the cluster is; the metadata server is asked for what the file leaves out."""
-        if self._place is None:
-            server = metadata_server(self._environment)
-            known = {
-                path: await self._metadata(server.request(path))
-                for path in missing_metadata(self._section)
-            }
-            found, network = place_of(self._section, known), known.get(NETWORK_METADATA)
-            has_network = network is None or NETWORK_PATH.fullmatch(network)
-            has_place = re.fullmatch(PROJECT, found.project) and re.fullmatch(NAME, found.region)
-            if not (has_network and has_place):
-                raise CloudError("GetMetadata: the answer lacks a project, zone or network")
-            self._place = found
-        return self._place
+        server = metadata_server(self._environment)
+        known = {
+            path: await self._metadata(server.request(path))
+            for path in missing_metadata(self._section)
+        }
+        found, network = place_of(self._section, known), known.get(NETWORK_METADATA)
+        has_network = network is None or NETWORK_PATH.fullmatch(network)
+        has_place = re.fullmatch(PROJECT, found.project) and re.fullmatch(NAME, found.region)
+        if not (has_network and has_place):
+            raise CloudError("GetMetadata: the answer lacks a project, zone or network")
+        return found
 
     def url_of(self, path: str) -> str:
         """The URL of a resource, as others refer to it."""

@@ -9,17 +9,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_network
 from urllib.parse import quote, unquote
 
 from ccm.cloud.machines import verify_complete
-from ccm.cloud.shared_read import SharedRead
+from ccm.cloud.shared_read import KeptRead, SharedRead
 from ccm.errors import CloudError, NotFound, Refused, RetryAfter
 from ccm.http import path_of
 from ccm.model.cloud import Network, Route, read_network
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.providers.incus import ids
-from ccm.providers.incus.api import RACE_RETRY
+from ccm.providers.incus.api import RACE_RETRY, IncusApi
 from ccm.providers.incus.config import REPLUG, RouteSection
 from ccm.providers.incus.inventory import (
     InstanceList,
@@ -85,7 +86,7 @@ class IncusRoutes:
         self._section, self._cluster = section, cluster
         self._list = SharedRead(self._read_all)
         self._named: dict[str, str] = {}  # Nodes by the UUID of the instance that they have by name
-        self._kinds: dict[tuple[str, str], str] = {}  # of networks, by project and name
+        self._kinds: dict[tuple[str, str], KeptRead[str]] = {}  # of networks, by project and name
         self._replugging = asyncio.Lock()
         self._replugged = "", 0  # the UUID of the last one, and how many addresses it had
         self._away: dict[str, float] = {}  # by UUID, since when one was seen without addresses
@@ -159,15 +160,14 @@ class IncusRoutes:
 
     async def _kind(self, instance: ListedInstance, nic: Nic) -> str:
         """`ovn`, `bridge` or what else the network is; empty for one that Incus does not manage."""
+        if "network" not in nic.config:
+            return ""
         key = instance.project, nic.network
-        if "network" in nic.config and key not in self._kinds:
-            path = path_of("networks", nic.network)
-            query = {"project": instance.project}
-            found = await instance.api.get_named("GetNetwork", path, nic.network, **query)
-            if not (kind := text(found.get("type"))):
-                raise CloudError(f"GetNetwork: the answer does not say what {nic.network} is")
-            self._kinds[key] = kind
-        return self._kinds.get(key, "")
+        if key not in self._kinds:
+            self._kinds[key] = KeptRead(
+                partial(_read_kind, instance.api, instance.project, nic.network)
+            )
+        return await self._kinds[key]()
 
     # Writing
 
@@ -256,6 +256,14 @@ class IncusRoutes:
 def has_long_mark(instance: ListedInstance) -> bool:
     """Whether its mark is longer than what is read: then it says nothing."""
     return len(text(instance.config.get(MARK))) > MAX_MARK
+
+
+async def _read_kind(api: IncusApi, project: str, network: str) -> str:
+    path = path_of("networks", network)
+    found = await api.get_named("GetNetwork", path, network, project=project)
+    if not (kind := text(found.get("type"))):
+        raise CloudError(f"GetNetwork: the answer does not say what {network} is")
+    return kind
 
 
 def _is_named(node: Node) -> bool:

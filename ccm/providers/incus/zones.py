@@ -2,7 +2,7 @@
 
 import time
 
-from ccm.cloud.shared_read import SharedRead
+from ccm.cloud.shared_read import KeptRead, SharedRead
 from ccm.errors import CloudError
 from ccm.model.objects import Json, label_value, mapping, objects, text
 from ccm.providers.incus.api import IncusApi
@@ -19,10 +19,9 @@ class Zones:
     def __init__(self, api: IncusApi, section: NodeSection) -> None:
         self._api, self._section = api, section
         self._list_members = SharedRead(self._read_members)
-        self._get_server_name = SharedRead(self._read_server_name)
+        self._server_name = KeptRead(self._read_server_name)
         self._members: dict[str, Json] = {}
         self._read_at = float("-inf")
-        self._server_name = ""
 
     async def of_instance(self, instance: ListedInstance) -> str:
         """What the instance says, if that counts, or the zone of its member; never empty."""
@@ -32,7 +31,7 @@ class Zones:
     async def of_location(self, location: str) -> str:
         """The zone of a member, by the name of a member; of the only server otherwise."""
         if location in NO_LOCATION:
-            zone = self._server_name = self._server_name or await self._get_server_name()
+            zone = await self._server_name()
         else:
             zone = zone_of(await self._member(location), self._section.zone_group_prefix)
         if not label_value(zone):
@@ -41,7 +40,9 @@ class Zones:
 
     async def _read_server_name(self) -> str:
         answer = mapping(await self._api.get("GetServer", ""))
-        return text(mapping(answer.get("environment")).get("server_name"))
+        if not (name := text(mapping(answer.get("environment")).get("server_name"))):
+            raise CloudError("GetServer: the answer has no name of the server")
+        return name
 
     async def _member(self, name: str) -> Json:
         is_old = time.monotonic() > self._read_at + MEMBERS_TTL

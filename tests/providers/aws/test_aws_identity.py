@@ -23,7 +23,7 @@ from ccm.cloud.testkit.harness import service
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
-from ccm.providers.aws import vpc
+from ccm.providers.aws import tags, vpc
 from ccm.providers.aws.config import AwsConfig, read_config
 from ccm.providers.aws.credentials import AwsCredentials, find_credentials
 from ccm.providers.aws.provider import AwsCloud, OwnInstance, read_own_instance
@@ -364,6 +364,24 @@ def test_nothing_is_ours_without_a_cluster() -> None:
     with pytest.raises(Refused, match="not one cluster but a, b"):
         ClusterTagging("", lambda: both).cluster_tag()
     assert ClusterTagging("", lambda: {MARK: "owned"}).cluster_tag() == ClusterTag("kit")
+
+
+def test_the_cluster_is_what_two_reads_of_the_tags_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another cluster's routes would be deleted until a restart."""
+    monkeypatch.setattr(tags, "KEPT", -1.0)
+    names = ["kit", "theirs", "kit", "kit", "", "kit", "throttled", "kit"]
+
+    def read() -> dict[str, str]:
+        if (name := names.pop(0)) == "throttled":
+            raise CloudError(name)
+        return {f"kubernetes.io/cluster/{name}": "owned"} if name else {}
+
+    tagging = ClusterTagging("theirs", read, reread_interval=-1.0)
+    for _ in range(3):  # the metadata service's is one of two
+        with pytest.raises(Refused, match="not one cluster but kit, theirs"):
+            tagging.cluster_tag()
+    for _ in range(len(names)):
+        assert tagging.cluster_tag() == ClusterTag("kit")
 
 
 async def test_a_role_is_assumed_for_all_calls(aws: Aws) -> None:

@@ -1,0 +1,92 @@
+"""What a cloud answers once about itself is not for good: one answer may be wrong."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ccm.cloud.shared_read import KEPT, KEPT_RETRY
+from ccm.cloud.testkit.gate import KitGate
+from ccm.errors import Throttled
+from ccm.model.objects import Json
+from ccm.providers.gce.api import GceApi
+from ccm.providers.gce.config import GlobalSection
+from ccm.providers.incus.config import NodeSection, RouteSection
+from ccm.providers.incus.inventory import Inventory, Nic
+from ccm.providers.incus.routes import IncusRoutes
+from ccm.providers.incus.zones import Zones
+
+WRONG, RIGHT = "wrong-1", "right-1"
+Read = Callable[[], Awaitable[object]]
+
+
+class Cloud:
+    """An API whose answers are made of what is `true` when they are read."""
+
+    def __init__(self, answer: Callable[[str], Json | str]) -> None:
+        self.true, self._answer = WRONG, answer
+        self.failures = list[Exception]()
+
+    async def get(self, *_: object, **__: object) -> Any:
+        if self.failures:
+            raise self.failures.pop()
+        return self._answer(self.true)
+
+    get_named = get
+
+
+def gce() -> tuple[Cloud, Read]:
+    section = GlobalSection(local_zone="europe-west1-b", network_name="default")
+    cloud, api = Cloud(lambda project: project), GceApi(section, KitGate(10.0), "test")
+    cast(Any, api)._metadata = cloud.get
+    return cloud, api.place
+
+
+def incus_server() -> tuple[Cloud, Read]:
+    cloud = Cloud(lambda name: {"environment": {"server_name": name}})
+    zones = Zones(cast(Any, cloud), NodeSection())
+    return cloud, lambda: zones.of_location("none")
+
+
+def incus_network() -> tuple[Cloud, Read]:
+    cloud = Cloud(lambda kind: {"name": "net", "type": kind})
+    routes = IncusRoutes(cast(Inventory, None), "net", RouteSection(), "kit")
+    instance = cast(Any, SimpleNamespace(api=cloud, project="default"))
+    nic = Nic("eth0", "net", "", {"network": "net"})
+    return cloud, lambda: routes._kind(instance, nic)
+
+
+CLOUDS = {"gce": gce, "incus-server": incus_server, "incus-network": incus_network}
+
+
+@pytest.fixture(params=CLOUDS)
+def started(request: pytest.FixtureRequest) -> tuple[Cloud, Read]:
+    return CLOUDS[request.param]()
+
+
+@pytest.mark.virtual_time
+async def test_what_was_wrong_once_is_read_again(started: tuple[Cloud, Read]) -> None:
+    cloud, read = started
+    assert WRONG in str(await read())
+    cloud.true = RIGHT
+    assert WRONG in str(await read())
+    await asyncio.sleep(KEPT)
+    assert WRONG in str(await read())
+    await asyncio.sleep(KEPT_RETRY)
+    assert RIGHT in str(await read())
+
+
+@pytest.mark.virtual_time
+async def test_one_answer_that_is_wrong_changes_nothing(started: tuple[Cloud, Read]) -> None:
+    """Nor does a read that fails, unless nothing is known yet."""
+    cloud, read = started
+    cloud.true, cloud.failures = RIGHT, [Throttled("busy")]
+    with pytest.raises(Throttled):
+        await read()
+    assert RIGHT in str(await read())
+    for true, failures in ((WRONG, []), (RIGHT, []), (RIGHT, [Throttled("busy")]), (RIGHT, [])):
+        await asyncio.sleep(KEPT)
+        cloud.true, cloud.failures = true, list(failures)
+        assert RIGHT in str(await read())
