@@ -148,13 +148,13 @@ class PresentNodes:
     async def _has_absent(self, nodes: Sequence[Node]) -> bool:
         """Whether some of these nodes have no machine any more, by what the cloud says now.
 
-        It raises where kubelets are alive on what the cloud calls gone, as for the deletion of
-        Nodes: what is behind all load balancers would leave by one wrong answer.
+        It raises where it calls most of them gone and their kubelets are alive: all would leave all
+        load balancers by one wrong answer. A few kubelets may name machines that never were.
         """
         asked = [node for node in self._present(nodes) if node.provider_id]
         answers = await invoke(self._instances.describe, asked) if asked else {}
         lost = [node for node in asked if _is_absent(answers.get(node.name))]
-        if (ready := sum(node.is_ready for node in lost)) > PLAUSIBLE_LOSS:
+        if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, len(asked) / 2):
             raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
         absent = {node.provider_id for node in lost}
         now = time.monotonic()
