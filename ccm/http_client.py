@@ -110,16 +110,20 @@ class HttpClient:
 
         `server` is the same one. Without usable files, all stays as it is.
         """
-        if not server.cert_file:
-            return
-        try:
-            self._connector = Connector(server, self._socket_factory)
-        except OSError as error:
-            log.warning("client certificate not read again", extra={"error": str(error)})
+        if not (server.cert_file and self.read_certificates(server)):
             return
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.abort()
+
+    def read_certificates(self, server: Server) -> bool:
+        """Use what is in the server's files now for new connections; False where it is unusable."""
+        try:
+            self._connector = Connector(server, self._socket_factory)
+        except OSError as error:
+            log.warning("certificates not read again", extra={"error": str(error)})
+            return False
+        return True
 
     @property
     def is_open(self) -> bool:

@@ -178,6 +178,7 @@ async def _serve(line: CommandLine, reading: Reading, starter: "WorkerStarter") 
 
     settings = reading.settings
     paths, lock = claim(settings.runtime_dir or default_runtime_dir())
+    os.environ["CCM_RUNTIME_DIR"] = str(paths.directory)  # for what does not read all settings
     with lock:
         for level, message, fields in startup_notices(reading, os.environ):
             log.log(level, message, extra=fields)

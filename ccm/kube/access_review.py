@@ -1,6 +1,6 @@
 """What an identity may do, asked of the API server (SubjectAccessReview); nothing is stored."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ccm.background import gather_all
@@ -53,7 +53,8 @@ async def review_access(
 
 async def _answered(kube: Kube, review: AccessReview, user: str) -> AccessReview:
     kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
-    spec: Json = {"resourceAttributes": review.resource_attributes()}
+    attributes = review.resource_attributes()
+    spec: Json = {"resourceAttributes": attributes}
     if user:  # in the groups that the API server gives it
         everywhere = "system:serviceaccounts"
         groups = [everywhere, f"{everywhere}:{user.split(':')[2]}", "system:authenticated"]
@@ -65,7 +66,14 @@ async def _answered(kube: Kube, review: AccessReview, user: str) -> AccessReview
         if error.status == 403:
             return review
         raise
+    asked = mapping(mapping(answer.get("spec")).get("resourceAttributes"))
+    if _without_empty(asked) != _without_empty(attributes):
+        raise Unreachable(f"{kind}: the answer is about another request")
     is_allowed = mapping(answer.get("status")).get("allowed")
     if not isinstance(is_allowed, bool):
         raise Unreachable(f"{kind}: the answer is empty")
     return replace(review, is_allowed=is_allowed)
+
+
+def _without_empty(attributes: Mapping[str, object]) -> Mapping[str, object]:
+    return {name: value for name, value in attributes.items() if value}

@@ -4,6 +4,7 @@ import asyncio
 import random
 import re
 import socket
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -275,6 +276,9 @@ class Kube:
             return answer
         except (NotLeading, Outdated):
             code = ""  # nothing was sent
+            raise
+        except ssl.SSLCertVerificationError:  # perhaps its authority is another by now
+            self._http.read_certificates(self.config.server)
             raise
         finally:
             self.writes_under_way -= not is_read

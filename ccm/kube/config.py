@@ -35,6 +35,7 @@ _PLAIN_CLUSTER = {
     "proxy-url",
 }
 _PLAIN_USER = {"token", "tokenFile", "client-certificate", "client-key"}
+_ACTING_AS = ("as", "as-uid", "as-groups", "as-user-extra")
 
 
 async def load(
@@ -60,9 +61,13 @@ class _Credentials:
         self._due = 0.0
 
     async def read(self) -> RestConfig:
-        """Raises `ConfigurationFault`."""
-        self._access = await self._read()
-        return self._access
+        """Raises `ConfigurationFault`: another server than before may be another cluster."""
+        access, before = await self._read(), self._access.server.url
+        if before not in ("", access.server.url):
+            problem = f"names {access.server.url} now, and named {before} at the start"
+            raise ConfigurationFault("--kubeconfig", problem, "restart to go there")
+        self._access = access
+        return access
 
     async def bearer(self) -> str:
         return await self._access.bearer()
@@ -123,6 +128,9 @@ async def _load_file(path: Path, reread_interval: float) -> RestConfig:
     context = _named(document, "contexts", text(document.get("current-context")))
     cluster = _named(document, "clusters", text(context.get("cluster")))
     user = _named(document, "users", text(context.get("user")))
+    if acting := next((key for key in _ACTING_AS if user.get(key)), ""):
+        problem = f"{acting} in {path} is not supported"
+        raise ConfigurationFault("--kubeconfig", problem, "give credentials of that account itself")
     access = _read_plain(path, cluster, user, reread_interval)
     if access is None:
         from ccm.kube import package_config  # loaded for what needs it
@@ -160,12 +168,8 @@ def _read_plain(
         for name, value in {**cluster, **user}.items()
         if name in ("certificate-authority", "tokenFile", "client-certificate", "client-key")
     }
-    for name, file in files.items():
-        if not file.is_file():
-            if file.exists():  # the package would wait for what comes out of a pipe
-                problem = f"{name} in {path} is not a regular file: {file}"
-                raise ConfigurationFault("--kubeconfig", problem, "give the path of a file")
-            return None
+    if not all(file.is_file() for file in files.values()):
+        return None
     inline = cluster.get("certificate-authority-data", "")
     try:
         server = Server(

@@ -3,11 +3,14 @@
 The package takes a third of a start to load, so it is imported only for what needs it.
 """
 
+import atexit
 import logging
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from kubernetes.aio.config import kube_config, load_kube_config
 from kubernetes.aio.config.exec_provider import ExecProvider
 
 from ccm import limited_process
-from ccm.directories import check_private, default_runtime_dir
+from ccm.directories import check_private, default_runtime_dir, read_bounded, replace_file
 from ccm.errors import ConfigurationFault, NoCredentials
 from ccm.kube.client import RestConfig
 from ccm.tls import Server
@@ -42,17 +45,27 @@ class LimitedPlugin(ExecProvider):  # type: ignore[misc]
             self.args = [*limited, f"{limited_process.TIMEOUT:g}", *self.args]
 
 
+class BoundedFile(kube_config.FileOrData):  # type: ignore[misc]
+    """A file of the kubeconfig, such as of a token: one that no one waits for."""
+
+    def as_data(self) -> str:
+        if self._file and not self._data:
+            return read_bounded(Path(self._file)).decode()
+        return str(self._data or "")
+
+
 async def load_file(path: Path, reread_interval: float, has_plugin: bool) -> RestConfig:
     """What a kubeconfig says; raises `ConfigurationFault` when that is of no use.
 
     Without a word of the package, a plugin that fails would leave us anonymous: `NoCredentials`.
     """
     configuration = Configuration()
-    kube_config.ExecProvider = LimitedPlugin
+    kube_config.ExecProvider, kube_config.FileOrData = LimitedPlugin, BoundedFile
     try:
         loader = await load_kube_config(
             str(path), client_configuration=configuration, temp_file_path=_directory()
         )
+        _keep_files(configuration, path)
     except Exception as error:  # the loader lets out yaml's, ssl's and its own errors
         detail = " ".join(str(error).split())
         raise ConfigurationFault(
@@ -66,7 +79,12 @@ async def load_file(path: Path, reread_interval: float, has_plugin: bool) -> Res
             f"the credential plugin in {path} gives no credentials",
             "run it by hand; its output is in the log",
         )
-    configuration.refresh_api_key_hook = _renewal(loader.load_and_set, reread_interval)
+
+    async def read(fresh: Configuration) -> None:
+        await loader.load_and_set(fresh)
+        _keep_files(fresh, path)
+
+    configuration.refresh_api_key_hook = _renewal(read, reread_interval)
     return RestConfig(_server(configuration), partial(_bearer, configuration))
 
 
@@ -77,7 +95,23 @@ def _directory() -> str | None:
         check_private(directory)
     except OSError:  # of a command, beside which no supervisor runs
         return None
-    return str(directory)
+    return str(directory.absolute())
+
+
+def _keep_files(configuration: Configuration, source: Path) -> None:
+    """Give inline certificates, and those of plugins, names that stay: workers read them again."""
+    if (directory := _directory()) is None:
+        return
+    name = f"{os.getpid()}-{sha256(bytes(source.absolute())).hexdigest()[:16]}"
+    for part in ("ssl_ca_cert", "cert_file", "key_file"):
+        file = Path(getattr(configuration, part) or "/")
+        if str(file.parent) == directory and file.exists():
+            kept = Path(directory, f"{name}.{part}")
+            if not kept.exists():
+                atexit.register(kept.unlink, missing_ok=True)
+            replace_file(kept, read_bounded(file))
+            setattr(configuration, part, str(kept))
+    kube_config._cleanup_temp_files()
 
 
 def _server(configuration: Configuration) -> Server:

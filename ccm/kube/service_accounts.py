@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ccm.controllers import DECLARATIONS
 from ccm.errors import KubernetesError, Unreachable
-from ccm.kube.client import Kube
+from ccm.kube.client import Kube, about
 from ccm.model.objects import mapping, text
 from ccm.model.rbac import PolicyRule
 
@@ -118,7 +118,8 @@ async def _request(kube: Kube, account: ServiceAccount) -> Token:
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": TOKEN_LIFETIME},
     }
-    answer = await kube.post(f"{account.collection}/{account.name}/token", body, REQUEST_TIMEOUT)
+    path = f"{account.collection}/{account.name}"
+    answer = about(path, await kube.post(f"{path}/token", body, REQUEST_TIMEOUT))
     bearer = text(mapping(answer.get("status")).get("token"))
     # The lifetime that the API server allows; its clock need not agree with ours.
     seconds = mapping(answer.get("spec")).get("expirationSeconds")

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ccm.directories import read_bounded
 from ccm.errors import ConfigurationFault
 from ccm.settings.flags import flags
 from ccm.settings.raw_values import RawValue, RawValues, suggestion
@@ -55,7 +56,7 @@ def read_yaml(path: str) -> Any:
         raise YamlError(line, f"has {key!r} twice, in line {first} too", "keep one of them")
 
     try:
-        return parse_yaml(Path(path).read_bytes(), refuse)
+        return parse_yaml(read_bounded(Path(path)), refuse)
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
         raise InvalidValue(problem, "give a file that this user may read") from error

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from ccm.errors import KubernetesError, Unreachable
-from ccm.kube.client import Kube
+from ccm.kube.client import Kube, about
 from ccm.kube.lease import LeaseClient
 from ccm.model.objects import Json, mapping
 from ccm.supervisor.deletion_state import NO_REASON, Freeze, freeze_in, new_freeze
@@ -55,7 +55,7 @@ class SharedFreeze:
 
     async def _write(self, freeze: Freeze | None, deadline: float) -> None:
         path = self._lease.path
-        lease = await self._kube.request("GET", path, timeout=deadline - time.monotonic())
+        lease = about(path, await self._kube.request("GET", path, timeout=_left(deadline)))
         metadata = mapping(lease.get("metadata"))
         annotations = {**mapping(metadata.get("annotations"))}
         if freeze is None and FROZEN not in annotations:
@@ -64,8 +64,15 @@ class SharedFreeze:
         if freeze is not None:
             annotations[FROZEN] = orjson.dumps(freeze).decode()
         body = lease | {"metadata": {**metadata, "annotations": annotations}}
-        await self._kube.put(path, body, deadline - time.monotonic())
+        answer = about(path, await self._kube.put(path, body, _left(deadline)))
+        written = mapping(mapping(answer.get("metadata")).get("annotations"))
+        if written.get(FROZEN) != annotations.get(FROZEN):
+            raise Unreachable(f"{path}: the answer to our write is not what we wrote")
         self._lease.annotations = annotations
+
+
+def _left(deadline: float) -> float:
+    return deadline - time.monotonic()
 
 
 class DeletionCommands:

@@ -22,7 +22,8 @@ TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
         ("attacks-incus", 1),
         ("attacks-answers", 1),
         ("attacks-clouds", 1),
-        ("attacks-port", 2),
+        ("attacks-port", 1),
+        ("attacks-proxy", 1),
     ],
 )
 def test_every_test_that_the_page_names_is_there(page: str, count: int) -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,6 +18,8 @@ from ccm.errors import ConfigurationFault, NoCredentials
 from ccm.kube.config import load
 from ccm.model.objects import Json
 from tests.support.deadlines import within
+from tests.support.pki import Authority
+from tests.support.running import wait_for
 from tests.support.waiting import until
 
 URL = "https://api.example.com:6443"
@@ -91,6 +94,8 @@ async def test_the_kubeconfigs_proxy_counts(more: Json, tmp_path: Path) -> None:
     [
         ({"proxy-url": "socks5://us:secret@a"}, {}, "proxy-url in .* has the scheme 'socks5'"),
         ({}, {"username": "us", "password": "secret"}, "username and password in .* cannot be"),
+        ({}, {"token": "secret", "as": "other"}, "as in .* is not supported"),
+        ({}, {"token": "secret", "as-groups": ["other"]}, "as-groups in .* is not supported"),
     ],
 )
 async def test_what_we_cannot_do_is_reported_before_the_start(
@@ -139,13 +144,33 @@ async def test_inline_certificates_are_kept_where_no_one_tidies_up(
     assert Path(access.server.cert_file).parent == run
 
 
-@pytest.mark.parametrize("place", ["kubeconfig", "tokenFile"])
-async def test_a_pipe_keeps_no_one_waiting(tmp_path: Path, place: str) -> None:
+def test_inline_certificates_are_in_the_runtime_directory_that_the_flag_names(
+    tmp_path: Path,
+) -> None:
+    """As in the systemd unit; until the end alone."""
+    signed, run = Authority("ca").client("us"), tmp_path / "run"
+    pair = {"client-certificate-data": signed.pem, "client-key-data": signed.key_pem}
+    user = {key: base64.b64encode(value).decode() for key, value in pair.items()}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = {"server": f"https://127.0.0.1:{silent.getsockname()[1]}"}
+        flags = ("--cloud-provider=simulated", f"--kubeconfig={written(tmp_path, server, user)}")
+        command = (sys.executable, "-m", "ccm.cli.main", "start", *flags, f"--runtime-dir={run}")
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            wait_for("the key is there", lambda: [*run.glob("*.key_file")])
+            process.terminate()
+    assert [*run.glob("*_file")] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "cluster"),
+    [("kubeconfig", {}), ("tokenFile", {}), ("tokenFile", {"disable-compression": True})],
+)
+async def test_a_pipe_keeps_no_one_waiting(tmp_path: Path, place: str, cluster: Json) -> None:
     """Whose loop waits renews no Lease, and answers no probe."""
     os.mkfifo(pipe := tmp_path / "pipe")
     writer = Thread(target=pipe.write_bytes, args=[b""], daemon=True)
     writer.start()  # who waits nevertheless gets something, and the test its end
-    kubeconfig = written(tmp_path, {}, {"tokenFile": str(pipe)})
+    kubeconfig = written(tmp_path, cluster, {"tokenFile": str(pipe)})
     with pytest.raises(ConfigurationFault, match="not a regular file"):
         await load(str(pipe) if place == "kubeconfig" else kubeconfig)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

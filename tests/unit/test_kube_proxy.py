@@ -6,8 +6,11 @@ from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import JSON_PATCH, about
 from ccm.kube.cluster_identity import read_cluster_uid
 from ccm.kube.lease import LeaseClient
+from ccm.kube.service_accounts import ServiceAccount, request_token
 from ccm.model.objects import Json
 from ccm.model.writes import Merge, Patch
+from ccm.supervisor.deletion_state import new_freeze
+from ccm.supervisor.freeze import SharedFreeze
 from tests.support.context import FakePort
 from workers.performer import Performer
 
@@ -76,3 +79,25 @@ async def test_another_lease_is_not_taken_for_ours() -> None:
         lease = LeaseClient(it[1], "kube-system", "ccm", "one", 15.0)
         with pytest.raises(Unreachable, match="another object"):
             await lease.get(1.0)
+
+
+LEASE: Json = {"metadata": {"name": "ccm", "namespace": "kube-system"}}
+
+
+@pytest.mark.parametrize("answer", [LEASE, {"metadata": {"name": "other", "namespace": "a"}}])
+async def test_deletions_are_frozen_only_by_an_answer_that_has_the_freeze(answer: Json) -> None:
+    async with serving(json_answer(LEASE), json_answer(answer)) as (_, kube):
+        lease = LeaseClient(kube, "kube-system", "ccm", "one", 15.0)
+        with pytest.raises(Unreachable):
+            await SharedFreeze(kube, lease).set(new_freeze("audit", "ada"))
+        assert not lease.annotations
+
+
+async def test_the_token_of_another_account_is_not_ours() -> None:
+    """The worker would have the rights of another for most of an hour."""
+    meta = {"name": "route-controller", "namespace": "kube-system"}
+    other = {"metadata": meta, "spec": {"expirationSeconds": 3600}, "status": {"token": "t"}}
+    async with serving(json_answer(other)) as (_, kube):
+        with pytest.raises(Unreachable, match="another object"):
+            await request_token(kube, ServiceAccount("service-controller"))
+        assert (await request_token(kube, ServiceAccount("route-controller"))).bearer == "t"

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PRIVILEGED_GROUP = "system:masters"
+CHANGING_VERBS = ("put", "delete")  # which no open path has: it is open to be read
 OTHER_PATH = "other"  # the label of requests without a route
 WARNING_INTERVAL = 60.0  # seconds: anybody can make us ask the API server
 ANONYMOUS_REVIEWS, ANONYMOUS_WINDOW = 20, 10.0  # so many in so many seconds, whatever the paths
@@ -55,7 +56,7 @@ class Authorizer:
         self._named = ReviewBudget(REVIEWS_OF_A_USER, WINDOW_OF_A_USER)
 
     def is_always_allowed(self, path: str) -> bool:
-        """Whether the path needs neither authentication nor authorization."""
+        """Whether the path may be read without authentication and authorization."""
         return any(
             path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
             for allowed in self._settings.authorization_always_allow_paths
@@ -144,7 +145,7 @@ class AccessMiddleware:
     async def _refusal(self, request: web.Request) -> web.Response | None:
         path, verb = request.path, request.method.lower()
         is_served = request.match_info.http_exception is None
-        if self._authorizer.is_always_allowed(path):
+        if verb not in CHANGING_VERBS and self._authorizer.is_always_allowed(path):
             return None
         try:
             is_known = request.transport in self._permitted

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ccm.directories import read_bounded
 from ccm.errors import ConfigurationFault, KubernetesError, Unreachable
-from ccm.kube.client import Kube
+from ccm.kube.client import Kube, about
 from ccm.model.objects import Json, mapping, text
 from ccm.settings import Settings
 
@@ -119,8 +119,8 @@ class ClientCAProvider:
     async def _read_config_map(self) -> float:
         """Seconds until the next read."""
         try:
-            config_map = await self._kube.request("GET", CONFIG_MAP, timeout=CONFIG_MAP_TIMEOUT)
-            self._cluster = _parse(config_map)
+            answer = await self._kube.request("GET", CONFIG_MAP, timeout=CONFIG_MAP_TIMEOUT)
+            self._cluster = _parse(about(CONFIG_MAP, answer))
         except (KubernetesError, Unreachable, ValueError) as error:
             if isinstance(error, KubernetesError) and error.status == 404:
                 self._cluster = ClientCAs()  # this API server takes no client certificates

@@ -22,6 +22,11 @@ RESOURCES = {
     "SubjectAccessReview": "/apis/authorization.k8s.io/v1/subjectaccessreviews",
 }
 
+ASKED = {
+    "TokenReview": ("token",),
+    "SubjectAccessReview": ("user", "groups", "nonResourceAttributes"),
+}
+"""What an answer has of its request; another's may come from a proxy that mixes them up."""
 
 MAX_SENDERS = 1024  # of which a budget keeps what they spent
 
@@ -93,6 +98,9 @@ class Reviewer:
         except (TimeoutError, KubernetesError, Unreachable) as error:
             why = str(error) or f"no response within {self._timeout:g} s"
             raise ReviewFailed(f"{kind}: {why}") from error
+        asked = mapping(review.get("spec"))
+        if any(asked.get(part) != spec[part] for part in ASKED[kind]):
+            raise ReviewFailed(f"{kind}: the answer is about another request")
         return mapping(review.get("status"))
 
     async def _post(self, path: str, body: Json) -> Json:

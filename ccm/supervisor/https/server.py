@@ -22,7 +22,7 @@ from ccm.decide.budget import Allowances
 from ccm.errors import ConfigurationFault, NoCredentials, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube, RestConfig
-from ccm.log import report_loop_errors
+from ccm.log import IGNORED_INTERVAL, report_loop_errors
 from ccm.settings import Settings
 from ccm.supervisor.https.access import AccessMiddleware, Authorizer
 from ccm.supervisor.https.authentication import Authenticator
@@ -218,11 +218,19 @@ async def _poll_files(client_cas: ClientCAProvider, tls: ServingTls, interval: f
 
 
 def _aiohttp_log() -> logging.Logger:
-    """For aiohttp's errors, without invalid requests, which it answers with 400."""
+    """For aiohttp's errors: of each kind once in a while, as any client may cause one.
+
+    Invalid requests are not among them; they get 400.
+    """
+    silent_until: dict[str, float] = {}  # by kind
 
     def is_ours(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, HttpProcessingError)
+        kind, now = type(error).__name__, time.monotonic()
+        if isinstance(error, HttpProcessingError) or now < silent_until.get(kind, 0.0):
+            return False
+        silent_until[kind] = now + IGNORED_INTERVAL
+        return True
 
     errors = logging.Logger(f"{__name__}.aiohttp")
     errors.parent = log

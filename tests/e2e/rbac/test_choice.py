@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import orjson
 import pytest
 from aiohttp import web
 
@@ -20,10 +21,29 @@ from tests.unit.api_server import Handler, failure, json_answer, serving
 REVIEWS = "/selfsubjectaccessreviews"
 OWN = ServiceAccount("ccm", "cloud")
 SETTINGS = Settings(use_service_account_credentials=True)
+
+
+async def issue(request: web.Request) -> web.StreamResponse:
+    """A token of the account in the path."""
+    _, namespace, _, name, _ = request.path.rsplit("/", 4)
+    body = {"spec": {"expirationSeconds": 3600}, "status": {"token": "t"}}
+    return await json_answer({"metadata": {"name": name, "namespace": namespace}, **body})(request)
+
+
+def reviewed(status: Json, **spec: Json) -> Handler:
+    """The answer to a review; about what is asked, or what is given here."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = orjson.loads(await request.read())
+        return await json_answer({**asked, "spec": asked["spec"] | spec, "status": status})(request)
+
+    return answer
+
+
 DEFAULTS: dict[str, Handler] = {
     SELF_REVIEWS: json_answer({"status": {"userInfo": {"username": OWN.user}}}),
-    "/token": json_answer({"spec": {"expirationSeconds": 3600}, "status": {"token": "t"}}),
-    REVIEWS: json_answer({"status": {"allowed": True}}),
+    "/token": issue,
+    REVIEWS: reviewed({"allowed": True}),
 }
 
 
@@ -62,10 +82,17 @@ async def test_no_controller_is_left_out_as_no_one_says_who_we_are() -> None:
         await chosen(**{SELF_REVIEWS: failure(500, "Trouble"), "volume-label-controller": missing})
 
 
-@pytest.mark.parametrize("body", [{}, {"status": {}}, {"status": {"allowed": "yes"}}])
-async def test_an_answer_that_says_nothing_is_no_denial(body: Json) -> None:
-    with pytest.raises(Unreachable):
-        await chosen(**{REVIEWS: json_answer(body)})
+@pytest.mark.parametrize("status", [{}, {"allowed": "yes"}])
+async def test_an_answer_that_says_nothing_is_no_denial(status: Json) -> None:
+    with pytest.raises(Unreachable, match="empty"):
+        await chosen(**{REVIEWS: reviewed(status)})
+
+
+async def test_the_answer_to_the_review_of_another_is_no_denial() -> None:
+    """A proxy may mix up whose answer is whose, and a controller was left out until a restart."""
+    other: Json = {"verb": "get", "resource": "secrets"}
+    with pytest.raises(Unreachable, match="another request"):
+        await chosen(**{REVIEWS: reviewed({"allowed": False}, resourceAttributes=other)})
 
 
 # What is made of the answers.

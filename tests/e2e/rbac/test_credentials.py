@@ -2,15 +2,17 @@
 
 import json
 import ssl
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from ccm.errors import KubernetesError, NoCredentials
+from ccm.directories import make_private
+from ccm.errors import KubernetesError, NoCredentials, Unreachable
 from ccm.kube import config
-from ccm.kube.client import Kube
+from ccm.kube.client import Kube, RestConfig
 from ccm.model.objects import Json
 from tests.support.pki import Authority
 from tests.unit.api_server import failure, json_answer, serving
@@ -53,6 +55,19 @@ class Host:
         """The same files as before, for another name."""
         cert, key = ca.client(name).write(self._kubeconfig.parent, "us")
         self._user = {"client-certificate": str(cert), "client-key": str(key)}
+
+    def with_inline_certificate(self, ca: Authority, name: str) -> None:
+        signed = ca.client(name)
+        pair = {"client-certificate-data": signed.pem, "client-key-data": signed.key_pem}
+        self._user = {key: b64encode(value).decode() for key, value in pair.items()}
+
+    def with_plugin_of_certificates(self, ca: Authority, name: str) -> None:
+        signed, api = ca.client(name), "client.authentication.k8s.io/v1"
+        pair = {"clientCertificateData": signed.pem, "clientKeyData": signed.key_pem}
+        status = {key: value.decode() for key, value in pair.items()}
+        body = {"apiVersion": api, "kind": "ExecCredential", "status": status}
+        self.tokens.write_text(json.dumps(body))
+        self._user = {"exec": {"apiVersion": api, "command": "cat", "args": [str(self.tokens)]}}
 
     def break_plugin(self) -> None:
         self._plugin.write_text("#!/bin/sh\nexit 1\n")
@@ -145,6 +160,15 @@ async def only_two(request: web.Request) -> web.StreamResponse:
     return await (json_answer({}) if is_two else failure(401, "Unauthorized"))(request)
 
 
+def serving_tls(directory: Path, ca: Authority) -> tuple[Path, ssl.SSLContext]:
+    """The file of an authority, and TLS of a server; it signed for the server and its clients."""
+    (ca_file := directory / "ca.pem").write_bytes(ca.pem)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(ca_file))
+    tls.load_cert_chain(*ca.server("localhost").write(directory, "server"))
+    tls.verify_mode = ssl.CERT_OPTIONAL
+    return ca_file, tls
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -176,15 +200,75 @@ async def test_credentials_that_are_refused_are_read_again(
 ) -> None:
     """KC2: the successor is there already."""
     ca = Authority("ca")
-    (ca_file := tmp_path / "ca.pem").write_bytes(ca.pem)
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(ca_file))
-    tls.load_cert_chain(*ca.server("localhost").write(tmp_path, "server"))
-    tls.verify_mode = ssl.CERT_OPTIONAL
+    ca_file, tls = serving_tls(tmp_path, ca)
     async with serving(only_two, tls=tls) as (server, _):
         before(host, ca)
         kube = await host.connect(server.url, str(ca_file), reread_interval=3600.0)
         after(host, ca)
         with pytest.raises(KubernetesError):
+            await kube.get("/api")
+        assert await kube.get("/api") == {}
+        await kube.close()
+
+
+@pytest.mark.parametrize("give", [Host.with_inline_certificate, Host.with_plugin_of_certificates])
+async def test_a_certificate_without_a_file_of_its_own_is_renewed_for_workers_too(
+    host: Host,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    give: Callable[[Host, Authority, str], None],
+) -> None:
+    """A worker knows files alone: it had the first certificate until the supervisor ended."""
+    make_private(run := tmp_path / "run")
+    monkeypatch.setenv("CCM_RUNTIME_DIR", str(run))
+    ca = Authority("ca")
+    ca_file, tls = serving_tls(tmp_path, ca)
+    async with serving(only_two, tls=tls) as (server, _):
+        give(host, ca, "one")
+        supervisor = await host.connect(server.url, str(ca_file), reread_interval=3600.0)
+        worker = Kube(RestConfig(supervisor.config.server), "worker")
+        give(host, ca, "two")
+        host.write()
+        for kube in (supervisor, worker):
+            with pytest.raises(KubernetesError):
+                await kube.get("/api")
+            assert await kube.get("/api") == {}
+            await kube.close()
+    assert len({*run.iterdir()}) == 2
+
+
+async def test_a_kubeconfig_of_another_cluster_takes_no_client_there(
+    host: Host, tmp_path: Path
+) -> None:
+    """Its objects would be ours: routes and backends of our Nodes would go."""
+    ca = Authority("ca")
+    ca_file, tls = serving_tls(tmp_path, ca)
+    refuse, answer = failure(401, "Unauthorized"), json_answer({})
+    async with serving(refuse, tls=tls) as (ours, _), serving(answer, tls=tls) as (other, _):
+        host.with_certificate(ca, "one")
+        kube = await host.connect(ours.url, str(ca_file))
+        host.write(other.url, str(ca_file))
+        for _ in range(2):
+            with pytest.raises(KubernetesError):
+                await kube.get("/api")
+        await kube.close()
+        assert (len(ours.requests), len(other.requests)) == (2, 0)
+
+
+async def test_a_renewed_authority_of_the_api_server_is_trusted_without_a_restart(
+    host: Host, tmp_path: Path
+) -> None:
+    """As that of a Pod's account is: the kubelet brings the file."""
+    before, after = Authority("ca"), Authority("ca")
+    ca_file, tls = serving_tls(tmp_path, before)
+    async with serving(json_answer({}), tls=tls) as (server, _):
+        host.with_token("one")
+        kube = await host.connect(server.url, str(ca_file))
+        tls.load_cert_chain(*after.server("localhost").write(tmp_path, "server"))
+        with pytest.raises(Unreachable, match="certificate verify failed"):
+            await kube.get("/api")
+        ca_file.write_bytes(after.pem)
+        with pytest.raises(Unreachable):
             await kube.get("/api")
         assert await kube.get("/api") == {}
         await kube.close()

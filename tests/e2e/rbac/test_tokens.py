@@ -70,7 +70,11 @@ class Accounts:
         self.issued += 1
         token = f"{name}/{self.uids[name]}/{self.issued}"
         seconds = min(spec["expirationSeconds"], self.lifetime)
-        body = {"spec": {"expirationSeconds": seconds}, "status": {"token": token}}
+        body = {
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"expirationSeconds": seconds},
+            "status": {"token": token},
+        }
         return await json_answer(body)(request)
 
     async def _make(self, request: web.Request) -> web.StreamResponse:

@@ -26,10 +26,12 @@ class ReviewApi:
     tokens: dict[str, Json] = field(default_factory=dict)
     permissions: set[Permission] = field(default_factory=set)
     config: Json | None = None  # of the ConfigMap
+    meta: Json = field(default_factory=dict)  # of another ConfigMap that is answered with
     failures: list[int] = field(default_factory=list)
     hangs: asyncio.Event | None = None  # while it is not set, no review is answered
     counts: Counter[str] = field(default_factory=Counter)  # requests by kind
     specs: list[Json] = field(default_factory=list)
+    mixed_up: dict[str, Json] = field(default_factory=dict)  # by kind: of whom answers are instead
 
     def add_token(self, token: str, name: str, *groups: str) -> None:
         user = {"username": name, "uid": f"uid-{name}", "groups": [*groups]}
@@ -62,13 +64,15 @@ class ReviewApi:
             status = self.failures.pop(0)
             return web.json_response({"kind": "Status", "reason": "Broken"}, status=status)
         result = self._token if body["kind"] == "TokenReview" else self._access
-        return web.json_response({**body, "status": result(body["spec"])}, status=201)
+        spec = body["spec"] | self.mixed_up.get(body["kind"], {})
+        return web.json_response({**body, "spec": spec, "status": result(spec)}, status=201)
 
     async def _config_map(self) -> web.Response:
         self.counts["ConfigMap"] += 1
         if self.config is None:
             return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
-        return web.json_response({"data": self.config})
+        meta = {"name": CONFIG_MAP.rpartition("/")[2], "namespace": "kube-system", **self.meta}
+        return web.json_response({"metadata": meta, "data": self.config})
 
     def _token(self, spec: Json) -> Json:
         user = self.tokens.get(spec["token"])

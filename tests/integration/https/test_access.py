@@ -254,6 +254,13 @@ async def test_open_paths_are_exact_or_end_in_a_star(
         assert (await server.get(path)).status == (200 if is_open else 403)
 
 
+async def test_open_paths_are_open_for_reading_alone(reviews: ReviewApi) -> None:
+    """Else everyone may have all processes log another amount, which lasts."""
+    async with serving(reviews, authorization_always_allow_paths=("/*",)) as server:
+        codes = [(await server.request(verb, "/page")).status for verb in ("GET", "HEAD", "PUT")]
+    assert codes == [200, 200, 403]
+
+
 @pytest.mark.parametrize("path", ["/healthz/../page", "/%2e%2e/page", "//healthz", "/healthz%2F"])
 async def test_no_spelling_of_an_open_path_opens_another(server: LocalServer, path: str) -> None:
     assert (await server.get(path)).text != "page"
@@ -303,6 +310,27 @@ async def test_concurrent_requests_share_one_review(
 
 BACKOFF = (0.01, 0.01, 0.01, 0.01)
 quick_retries = pytest.mark.timings(review_backoff=BACKOFF)
+
+
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [
+        ("TokenReview", {"token": "good"}),
+        ("SubjectAccessReview", {"user": "alice", "groups": ["dev"]}),
+    ],
+)
+async def test_the_answer_to_the_review_of_another_permits_nothing(
+    server: LocalServer, reviews: ReviewApi, kind: str, other: Json
+) -> None:
+    """A proxy before the API server may mix up whose answer is whose."""
+    reviews.add_token("good", "alice", "dev")
+    reviews.add_token("low", "bob")
+    reviews.allow("dev", "/page")
+    reviews.mixed_up[kind] = other
+    assert (await server.get("/page", token="low")).status == 500
+    reviews.mixed_up.clear()
+    assert (await server.get("/page", token="low")).status == 403
+    assert (await server.get("/page", token="good")).status == 200
 
 
 @quick_retries

@@ -196,6 +196,21 @@ async def test_an_invalid_config_map_changes_nothing(
         assert (await server.get("/page", tls=alice)).status == 200
 
 
+async def test_another_config_map_names_no_authority(
+    reviews: ReviewApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proxy before the API server may mix up answers, and tenants write ConfigMaps."""
+    reviews.publish_cas(CLIENTS.pem)
+    reviews.allow("alice", "/page")
+    alice = CLIENTS.client("alice").present(tmp_path)
+    async with serving(reviews, OFTEN) as server:
+        await eventually(lambda: server.get("/page", tls=alice), lambda it: it.status == 200)
+        reviews.meta = {"name": "a-tenants"}
+        reviews.publish_cas(Authority("other").pem)
+        await until(lambda: "client CAs not read" in caplog.text)
+        assert (await server.get("/page", tls=alice)).status == 200
+
+
 @pytest.mark.parametrize("is_removed", [True, False], ids=["CA-removed", "certificate-expires"])
 async def test_an_open_connection_loses_access_with_its_certificate(
     world: World, is_removed: bool

@@ -7,13 +7,16 @@ import ssl
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 import pytest
 from aiohttp import web
+from prometheus_client import CollectorRegistry
 
 from ccm.processes import resident_bytes
 from ccm.supervisor.https import server as server_module
+from ccm.supervisor.https.endpoints import _exposition
 from ccm.supervisor.https.server import LOCAL, to_close
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
@@ -335,6 +338,19 @@ async def test_what_is_no_http_is_answered_and_not_logged(
         assert b" 400 " in await reader.readline()
         writer.close()
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+async def test_what_a_handler_does_not_take_is_logged_once(
+    reviews: ReviewApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the metrics are open, any client may send it without end: a traceback each."""
+    route = web.get("/metrics", partial(_exposition, asyncio.Lock(), CollectorRegistry()))
+    flags = {"master": reviews.url, "authorization_always_allow_paths": ("/metrics",)}
+    async with serving_routes([route], **flags) as server:
+        odd = [("Accept", "text/plain;version=x")]
+        codes = {(await server.get("/metrics", headers=odd)).status for _ in range(20)}
+    assert codes == {500}
+    assert len(caplog.records) == 1
 
 
 def unanswered_goodbye(server: LocalServer) -> ssl.SSLSocket:

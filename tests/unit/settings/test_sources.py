@@ -1,7 +1,9 @@
 """Where a value comes from: flags > environment > file > default."""
 
 import logging
+import os
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -126,6 +128,17 @@ def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     assert "cannot be read: Is a directory; give a file" in found[f"--config={tmp_path}"]
     (tmp_path / "binary").write_bytes(b"\x00\xff")
     assert "is not text" in "".join(faults(f"--config={tmp_path}/binary").values())
+
+
+def test_a_pipe_keeps_no_one_waiting(tmp_path: Path) -> None:
+    """A reload reads the file again, in the loop that renews the Lease."""
+    os.mkfifo(pipe := tmp_path / "pipe")
+    writer = Thread(target=pipe.write_bytes, args=[b""], daemon=True)
+    writer.start()  # who waits nevertheless gets something, and the test its end
+    assert "it is not a regular file" in faults(f"--config={pipe}")[f"--config={pipe}"]
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writer.join()
+    os.close(reader)
 
 
 def test_an_invalid_value_is_reported_with_its_source(file: Path) -> None:
