@@ -142,10 +142,14 @@ class Service(KubernetesObject):
         return objects(mapping(self.load_balancer).get("ingress"))
 
     @property
+    def has_node_ports(self) -> bool:
+        """Whether its type has them; the API server keeps what others say, and gives them none."""
+        return self.type in ("LoadBalancer", "NodePort")
+
+    @property
     def is_local_only(self) -> bool:
         """Whether only nodes with an endpoint of the Service take traffic from outside."""
-        is_reached = self.type in ("LoadBalancer", "NodePort")
-        return is_reached and self.spec.get("externalTrafficPolicy") == "Local"
+        return self.has_node_ports and self.spec.get("externalTrafficPolicy") == "Local"
 
     @property
     def needs_health_check(self) -> bool:

@@ -110,7 +110,8 @@ class NodePorts:
 
 def node_ports_of(service: Service | None) -> frozenset[int]:
     """Those of its ports: clients come there, and load balancers alone to that of a check."""
-    listed = [item.get("nodePort") for item in service.ports] if service else []
+    ports = service.ports if service and service.has_node_ports else []
+    listed = [item.get("nodePort") for item in ports]
     return frozenset(port for port in listed if isinstance(port, int) and port)
 
 

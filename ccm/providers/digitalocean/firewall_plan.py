@@ -73,7 +73,8 @@ def fitting(
 
 
 def _users(services: Iterable[Service]) -> Users:
-    return {port: service.uid for service in services for port in _ports(service, "nodePort")}
+    having = [service for service in services if service.has_node_ports]
+    return {port: service.uid for service in having for port in _ports(service, "nodePort")}
 
 
 def _of_service(

@@ -19,6 +19,7 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 NETWORK = ipaddress.ip_network("10.96.0.0/16")
 NODE_PORTS = range(30000, 32768)
+HAVING_NODE_PORTS = ("LoadBalancer", "NodePort")
 # What means nothing to a Service without an address, to one without node ports, to one without a
 # load balancer.
 ADDRESS_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
@@ -94,7 +95,7 @@ def _admit_service(service: Object, old: Object | None, storage: Storage) -> Non
     stored = (each.obj for each in storage.current(kinds.SERVICE).values())
     others = [each["spec"] for each in stored if each["metadata"]["uid"] != uid]
     _give_address(spec, old["spec"] if old else {}, {each.get("clusterIP", "") for each in others})
-    _give_node_ports(spec, set().union(*map(_node_ports_of, others)))
+    _give_node_ports(spec, old["spec"] if old else {}, set().union(*map(_node_ports_of, others)))
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
     else:
@@ -118,11 +119,13 @@ def _give_address(spec: Object, old_spec: Object, taken: set[str]) -> None:
     spec["clusterIPs"] = [spec["clusterIP"]]
 
 
-def _give_node_ports(spec: Object, taken: set[int]) -> None:
+def _give_node_ports(spec: Object, old_spec: Object, taken: set[int]) -> None:
+    """An ExternalName keeps what it says of them, and none is given to it: as the real server."""
     ports = spec.get("ports") or ()
-    if spec["type"] not in ("LoadBalancer", "NodePort"):
+    if spec["type"] not in HAVING_NODE_PORTS:
         _drop(spec, NODE_PORT_FIELDS)
-        for port in ports:
+        had_some = old_spec.get("type") in HAVING_NODE_PORTS
+        for port in ports if had_some or spec["type"] != "ExternalName" else ():
             port.pop("nodePort", None)
         return
     spec.setdefault("externalTrafficPolicy", "Cluster")
@@ -136,6 +139,8 @@ def _give_node_ports(spec: Object, taken: set[int]) -> None:
 
 
 def _node_ports_of(spec: Object) -> set[int]:
+    if spec["type"] not in HAVING_NODE_PORTS:
+        return set()
     ports = {port.get("nodePort", 0) for port in spec.get("ports") or ()}
     return ports | {spec.get("healthCheckNodePort", 0)}
 

@@ -56,6 +56,15 @@ async def test_a_service_gets_only_what_its_type_and_its_traffic_mean(api: Api) 
     assert not {"clusterIP", "clusterIPs", "ipFamilies", "internalTrafficPolicy"} & spec.keys()
 
 
+async def test_an_external_name_keeps_node_ports_that_no_one_gave_it(api: Api) -> None:
+    """Also that of another Service, and what is out of their range: it has none of them."""
+    taken = node_ports(await new_balancer(api))[""]
+    said = {"other": taken, "https": 443}
+    ports = [{"name": name, "port": number, "nodePort": number} for name, number in said.items()]
+    reply = await new_service(api, type="ExternalName", externalName="a.example", ports=ports)
+    assert node_ports(reply) == said
+
+
 async def test_the_address_stays_and_may_be_left_out(api: Api) -> None:
     service = await new_service(api)
     body = {"metadata": {"name": service.name}, "spec": {"ports": [{"port": 81}]}}

@@ -309,6 +309,19 @@ async def test_a_refused_service_leads_to_no_node_port_that_is_anothers_now(by_c
         assert w.balancers.of(w.service())
 
 
+async def test_a_node_port_that_a_service_does_not_have_takes_no_balancer_from_another() -> None:
+    """An ExternalName may name any number, which no one gave it."""
+    async with running_with(service(), N1) as w:
+        w.balancers.refused = "no such flavor"
+        hostile = service(spec(type="ExternalName", ports=[port(80)]), name="hostile")
+        await w.put(hostile)
+        await w.change(spec(ports=[port(80, nodePort=31000)]))
+        assert w.service().ingress
+        assert w.balancers.of(w.service()), "it serves as it is"
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert w.balancers.of(w.service()) is None
+
+
 async def test_a_service_that_is_refused_the_port_of_another_keeps_no_address() -> None:
     """Each node would lead clients of the address to the port of either; it is given up once."""
     async with running_with(service(), N1) as w:

@@ -118,6 +118,18 @@ async def test_droplets_that_one_list_lacks_stay_behind_the_firewall(
     assert (await reconciled(do, cloud, {"default/a": opened_now}))["droplet_ids"] == [7]
 
 
+async def test_no_service_closes_the_port_of_another_by_a_node_port_that_it_does_not_have(
+    do: DigitalOcean,
+) -> None:
+    """What an ExternalName says of node ports is kept by the API server, which gives it none."""
+    cloud = await Started(config_of(do) + SECTION + "port = 443\n").start()
+    own = published("own", port(443), **{f"{PREFIX}type": "REGIONAL_NETWORK"})
+    hostile = service("hostile", type="ExternalName", ports=[port(80, node_port=443)])
+    do.add_balancer(name=own.default_balancer_name)
+    record = await reconciled(do, cloud, {"default/own": own, "theirs/hostile": hostile})
+    assert {rule["ports"] for rule in record["inbound_rules"]} == {"443", "10256"}
+
+
 def test_order_says_nothing_and_all_ports_have_three_names() -> None:
     rules = {Inbound("tcp", 30080), Inbound("udp", 30053), Inbound("tcp", 10256, "uid", ())}
     wanted = body("fw", ["b", "a"], rules, {"uid": UUID}, {})
