@@ -5,7 +5,6 @@ A value that was refused is not shown again until it changes or a growing pause 
 the account as well, and many a cloud locks it.
 """
 
-import asyncio
 import logging
 import random
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from ccm.cloud.sections import Faults
+from ccm.cloud.shared_read import SharedLock
 from ccm.decide.backoff import Backoff
 from ccm.directories import read_bounded
 from ccm.errors import CloudError, Denied, Refused, Unauthenticated
@@ -191,7 +191,7 @@ class Credentials(Generic[T]):
     ) -> None:
         self._read, self._place = read, place or keys
         self._pause = RefusalPause[T](keys, backoff)
-        self._first = asyncio.Lock()
+        self._first = SharedLock()
         self._shown: T | None = None
 
     async def use(self, call: Callable[[T], Awaitable[R]]) -> R:
@@ -213,7 +213,7 @@ class Credentials(Generic[T]):
     async def _show(self, credentials: T, call: Callable[[T], Awaitable[R]]) -> R:
         """One call alone shows what was not shown before; the others wait for its end."""
         if credentials != self._shown:
-            async with self._first:
+            async with self._first.held():
                 if credentials != self._shown:
                     try:
                         return await self._call(credentials, call)
@@ -272,7 +272,7 @@ class RenewedToken(Generic[L]):
 
     def __init__(self, renew: Callable[[], Awaitable[L]]) -> None:
         self.current: L | None = None
-        self._renew, self._renewing = renew, asyncio.Lock()
+        self._renew, self._renewing = renew, SharedLock()
         self._renew_at = 0.0  # monotonic
         self._refused: L | None = None  # is not shown again
 
@@ -282,7 +282,7 @@ class RenewedToken(Generic[L]):
 
     async def get(self, instead_of: L | None = None) -> L:
         """The token of now; another one than `instead_of`, which was refused."""
-        async with self._renewing:
+        async with self._renewing.held():
             token = self.current
             is_usable = token not in (None, instead_of, self._refused)
             if token is not None and is_usable and time.monotonic() < self._renew_at:

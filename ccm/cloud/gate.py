@@ -73,6 +73,18 @@ def current_priority() -> Priority:
     return _priority.get()
 
 
+def current_owner() -> str:
+    """On whose behalf these requests are; empty where it is the cluster's."""
+    return _owner.get()
+
+
+@contextmanager
+def for_all() -> Iterator[None]:
+    """Requests inside are what others wait for: in no owner's turn, and as urgent as theirs."""
+    with with_priority(min(Priority.LB_ENSURE, current_priority())):
+        yield
+
+
 @contextmanager
 def noted_writes() -> Iterator[list[str]]:
     """The writes, by operation, in threads as well, that the cloud took inside."""

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
-from ccm.cloud.gate import invoke
+from ccm.cloud.gate import current_owner, invoke
 from ccm.errors import CloudError, NotFound, Unanswered
 
 T = TypeVar("T")
@@ -42,6 +43,26 @@ class GateCall:
     is_write: bool = False
 
 
+class HeldBack:
+    """The calls on behalf of one owner, from the `number`-th on, that wait for their turn.
+
+    `begun` is done once one waits, and they go on once it is `ended`.
+    """
+
+    def __init__(self, owner: str, number: int) -> None:
+        self._owner, self._left = owner, number
+        self.begun, self.ended = Future[None](), Future[None]()
+
+    def waits(self) -> bool:
+        """Whether a call that is about to be made is one of them."""
+        if current_owner() != self._owner:
+            return False
+        self._left -= 1
+        if self._left == 0:
+            self.begun.set_result(None)
+        return self._left <= 0
+
+
 class KitGate:
     """Every call goes at once, within `timeout`; `calls` and `errors` are in the order made."""
 
@@ -54,6 +75,7 @@ class KitGate:
         self.before_write: Callable[[], Any] | None = None  # happens once, after the plan was made
         self.spoil: Callable[[Any], Any] | None = None  # puts another answer in the place of one
         self.mix_up: Callable[[str, Any], Any] | None = None  # the same for writes, by operation
+        self.held_back: HeldBack | None = None
         self._answers: dict[str, Any] = {}
         self._old_answers: dict[str, Any] = {}
         self.timeout = timeout
@@ -78,6 +100,8 @@ class KitGate:
         self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
     ) -> T:
         """As `Gate`."""
+        if self.held_back and self.held_back.waits():
+            await asyncio.shield(asyncio.wrap_future(self.held_back.ended))
         with self._recorded(GateCall(operation, budget, is_write)):
             await asyncio.sleep(self.delay)
             if is_write and (event := self._take_event()):
@@ -94,6 +118,8 @@ class KitGate:
         self, operation: str, budget: str, function: Callable[[], T], *, is_write: bool
     ) -> T:
         """As `Gate`."""
+        if self.held_back and self.held_back.waits():
+            self.held_back.ended.result()
         with self._recorded(GateCall(operation, budget, is_write)):
             time.sleep(self.delay)
             if is_write and (event := self._take_event()):

@@ -1,20 +1,22 @@
 """What kubelets and tenants write: of any length, and about what is not theirs."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
 from copy import deepcopy
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 import orjson
 import pytest
 
-from ccm.cloud.gate import invoke
+from ccm.cloud.gate import invoke, with_priority
 from ccm.cloud.interface import ChecksServices
 from ccm.cloud.testkit.adapter import Machine, Owner, Untestable
-from ccm.cloud.testkit.gate import LACKING, AnothersAnswer, LackingAnswer
+from ccm.cloud.testkit.gate import LACKING, AnothersAnswer, HeldBack, LackingAnswer
 from ccm.cloud.testkit.harness import Harness, node, node_of, port, service, volume
+from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Answer, Balancer, Gone, Ingress, Instance, PlaceAnswer, Unknown
 from ccm.model.objects import Json, Node
@@ -407,3 +409,35 @@ async def test_no_annotation_before_the_deletion_leaves_anything_behind(harness:
         asked = service("web", {key: "true"})
         await harness.until_done(harness.load_balancers.delete, asked)
         assert set(await invoke(harness.adapter.balancer_resources)) == before, key
+
+
+async def test_a_service_whose_calls_wait_for_their_turn_holds_up_no_other(
+    harness: Harness,
+) -> None:
+    """At whichever of its calls: what others wait for is in no one's turn."""
+    (machine,) = await harness.machines(1)
+    nodes = [node_of(machine)]
+    theirs, own = (
+        service(name, ports=[port(number, node_port=30000 + number)])
+        for name, number in (("theirs", 80), ("own", 443))
+    )
+
+    async def until_done(method: Callable[..., Any], asked: Service, *backends: Any) -> None:
+        with with_priority(Priority.LB_ENSURE, asked.name):
+            await harness.until_done(method, asked, *backends)
+
+    for number in count(1):
+        await harness.restart()
+        balancers, held = harness.load_balancers, HeldBack("theirs", number)
+        harness.gate.held_back = held
+        waiting = asyncio.create_task(until_done(balancers.ensure, theirs, nodes))
+        await asyncio.wait(
+            [waiting, asyncio.wrap_future(held.begun)], return_when=asyncio.FIRST_COMPLETED
+        )
+        await until_done(balancers.ensure, own, nodes)
+        held.ended.set_result(None)
+        await waiting
+        for asked in (theirs, own):
+            await until_done(balancers.delete, asked)
+        if not held.begun.done():
+            return

@@ -10,6 +10,7 @@ from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshabl
 from botocore.session import Session
 
 from ccm.cloud.credentials import RefusalPause, is_shown
+from ccm.cloud.gate import for_all
 from ccm.errors import Unauthenticated
 from ccm.providers.aws.config import AwsConfig
 from ccm.providers.aws.wire import SMALL_ANSWER, UNREADABLE, new_session, time_limit
@@ -59,7 +60,7 @@ class AwsCredentials:
         Raises `Unauthenticated` while AWS refuses them, unless there are others by now.
         """
         if not self._were_shown:
-            with self._first:
+            with self._first, for_all():
                 if not self._were_shown:
                     try:
                         yield

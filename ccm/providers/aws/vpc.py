@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
+from ccm.cloud.gate import for_all
 from ccm.cloud.lookup import MAX_LOST
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, objects, objects_with, text
@@ -50,7 +51,7 @@ class Zones:
 
     def by_name(self, names: Collection[str]) -> Mapping[str, Zone]:
         """At least those of `names` that AWS knows; raises when they could not be read."""
-        with self._lock:
+        with self._lock, for_all():
             is_stale = time.monotonic() - self._read_at > ZONE_CACHE_TTL
             if is_stale or not set(names) <= self._zones.keys():
                 answer = self._api.call("ec2:DescribeAvailabilityZones", AllAvailabilityZones=True)
@@ -110,7 +111,7 @@ class Vpc:
         `in_use`, which cannot be gone, are not all listed: what load balancers have would go with
         what a list lacks.
         """
-        with self._lock:
+        with self._lock, for_all():
             if is_fresh or time.monotonic() - self._subnets_read_at > self._subnet_cache_ttl:
                 listed = self._list_own("ec2:DescribeSubnets", "Subnets")
                 tables = self._list_own("ec2:DescribeRouteTables", "RouteTables")
@@ -165,7 +166,7 @@ class Vpc:
         is one that EC2 does not have.
         """
         instance_ids = known | new
-        with self._lock:
+        with self._lock, for_all():
             now = time.monotonic()
             oldest = {True: now - NEW_INSTANCE_CACHE_TTL, False: now - INSTANCE_CACHE_TTL}
             cached = {

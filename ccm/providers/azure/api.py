@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials, RenewedToken
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, next_of, read_list
+from ccm.cloud.shared_read import SharedLock
 from ccm.errors import (
     CloudError,
     ConfigurationFaults,
@@ -108,7 +109,7 @@ class AzureApi(JsonApi):
         super().__init__(gate, caller)
         self._config, self._read_config = config, read_config
         self._endpoints = None if config.resource_manager_endpoint else CLOUDS[config.cloud.lower()]
-        self._looking, self._has_no_token = asyncio.Lock(), False
+        self._looking, self._has_no_token = SharedLock(), False
         self._tokens: dict[str, RenewedToken[Token]] = {}  # by tenant
         self._login = Credentials(
             self._identity,
@@ -232,7 +233,7 @@ class AzureApi(JsonApi):
 
     async def _known_endpoints(self) -> Endpoints:
         """Those of the cloud, as a Resource Manager of one's own reports them."""
-        async with self._looking:
+        async with self._looking.held():
             if self._endpoints is None:
                 url = self._config.resource_manager_endpoint
                 look = Request("GetEndpoints", "identity", "GET", METADATA_TARGET, url=url)

@@ -174,6 +174,18 @@ async def test_rules_of_nodes_are_changed_in_no_namespaces_turn(aws: Aws) -> Non
     assert noting.seen["AuthorizeSecurityGroupIngress"] == {(Priority.LB_ENSURE, "")}
 
 
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_what_is_read_for_all_is_read_in_no_namespaces_turn(aws: Aws, kind: str) -> None:
+    """Who asks first holds the lock, in which all others wait for the same."""
+    noting = NotingGate()
+    await aws.start(gate=noting)
+    nodes = [node_of(one) for one in aws.launch()]
+    with with_priority(Priority.REFRESH, "theirs"):
+        await aws.ensure(asking(kind), nodes)
+    for call in ("DescribeInstances", "DescribeSubnets", "DescribeRouteTables"):
+        assert noting.seen[call] == {(Priority.LB_ENSURE, "")}, call
+
+
 async def fill_with_nlbs(aws: Aws, nodes: list[Json], most: int) -> int:
     """Make so many NLBs; how many of them got their rules."""
     opened = 0

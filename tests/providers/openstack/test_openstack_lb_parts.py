@@ -1,13 +1,16 @@
 """What belongs to a load balancer, decided without a cloud: floating IPs, Nodes, groups."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from ccm.cloud.gate import current_owner, with_priority
 from ccm.cloud.testkit.harness import service
+from ccm.decide.budget import Priority
 from ccm.errors import Refused
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
@@ -25,6 +28,7 @@ from ccm.providers.openstack.lb.networks import (
     node_address,
     read_subnet,
 )
+from ccm.providers.openstack.lb.octavia import Octavia
 from ccm.providers.openstack.lb.request import read_request
 from ccm.providers.openstack.lb.security_groups import (
     IngressRule,
@@ -32,6 +36,8 @@ from ccm.providers.openstack.lb.security_groups import (
     plan_ports,
     plan_rules,
 )
+from tests.support.deadlines import within
+from tests.support.waiting import let_run
 
 CLUSTER = Cluster("kubernetes")
 NAMES = Names.of(service(), CLUSTER)
@@ -365,3 +371,71 @@ def test_groups_of_several_services_are_put_on_ports_by_one_change_each() -> Non
         "/ports/1": ["nodes", "x", "y"],
         "/ports/3": [],
     }
+
+
+# What others wait for
+
+
+class BusyNamespace(FakeNeutron):
+    """Has any subnet and no ports; what is in the turn of `theirs` has no answer."""
+
+    async def get(self, operation: str, service: str, path: str, **query: str) -> Json:
+        await self._turn()
+        found = {"id": path.rpartition("/")[2], "network_id": "n", "cidr": "10.0.0.0/24"}
+        return {"subnet": found}
+
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        await self._turn()
+        return []
+
+    async def pages(
+        self, operation: str, service: str, path: str, key: str, **query: str
+    ) -> list[Json]:
+        await self._turn()
+        return [{"id": name, "provisioning_status": "ACTIVE"} for name in ("lb-1", "lb-2")]
+
+    async def _turn(self) -> None:
+        if current_owner() == "theirs":
+            await asyncio.Event().wait()
+
+
+READS: Mapping[str, Callable[[Networks], Awaitable[Any]]] = {
+    "subnet": lambda networks: networks.subnet("nodes"),
+    "subnets": lambda networks: networks.subnets_of("n"),
+    "external": lambda networks: networks.external_networks(),
+    "addresses": lambda networks: networks.fixed_addresses(["s"]),
+}
+
+
+async def check_turns(theirs: Awaitable[Any], own: Awaitable[Any]) -> Any:
+    """What one read gives while another one, before it, waits for the turn of its namespace."""
+
+    async def read(owner: str, what: Awaitable[Any]) -> Any:
+        with with_priority(Priority.REFRESH, owner):
+            return await what
+
+    waiting = asyncio.create_task(read("theirs", theirs))
+    await let_run()
+    try:
+        async with within():
+            return await read("own", own)
+    finally:
+        waiting.cancel()
+
+
+@pytest.mark.parametrize("before", READS.values(), ids=READS)
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+async def test_no_read_of_neutron_waits_for_the_turn_of_another_namespace(
+    before: Callable[[Networks], Awaitable[Any]], read: Callable[[Networks], Awaitable[Any]]
+) -> None:
+    """A tenant may name a network that no one has, and another one each time."""
+    networks = Networks(cast(Any, BusyNamespace()))
+    await check_turns(before(networks), read(networks))
+
+
+async def test_no_look_at_octavia_waits_for_the_turn_of_another_namespace() -> None:
+    octavia = Octavia(cast(Any, BusyNamespace()))
+    for name in ("lb-1", "lb-2"):
+        octavia.waiting.begin(name, "CreateLoadBalancer", f"tag-of-{name}")
+    found = await check_turns(octavia.look("lb-1"), octavia.look("lb-2"))
+    assert found["id"] == "lb-2"

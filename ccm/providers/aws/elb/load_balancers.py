@@ -6,8 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ccm.cloud.gate import current_priority, with_priority
-from ccm.decide.budget import Priority
+from ccm.cloud.gate import for_all
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node
@@ -247,8 +246,7 @@ class NodeIngress:
     def _change(self, opens: bool, groups: Callable[[], Iterable[SecurityGroup]]) -> None:
         if not self._is_managed:
             return
-        urgent = with_priority(min(Priority.LB_ENSURE, current_priority()))  # all others wait
-        with self._vpc.ingress_lock, urgent, self._kept():
+        with self._vpc.ingress_lock, for_all(), self._kept():
             planned = [change for group in groups() for change in self._plan(group)]
             self._has_surplus = any(change.action != "Authorize" for change in planned)
             for change in planned:

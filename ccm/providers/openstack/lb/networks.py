@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from fnmatch import translate
 from ipaddress import ip_network
 from typing import Any
+from weakref import WeakValueDictionary
 
+from ccm.cloud.gate import current_owner
 from ccm.cloud.json_api import verify_about
 from ccm.cloud.machines import verify_any
+from ccm.cloud.shared_read import SharedLock
 from ccm.errors import Refused
 from ccm.model.cloud import Network
 from ccm.model.objects import Json, Node, objects, objects_with, text
@@ -55,7 +58,8 @@ class Networks:
         self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
         self._fixed: dict[str, tuple[float, dict[str, str]]] = {}
         self._lacking: dict[str, float] = {}  # servers without any, and when that was asked
-        self._reading = asyncio.Lock()
+        self._reading = SharedLock()
+        self._keeping = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]()
 
     async def subnet(self, subnet_id: str) -> Subnet:
         """The subnet of this ID; `Refused` when there is none."""
@@ -125,7 +129,7 @@ class Networks:
         A kubelet may write any address into its Node: those count that Neutron gave its server.
         """
         asked, came_at = {*servers} - {""}, time.monotonic()
-        async with self._reading:  # who comes meanwhile finds what is read
+        async with self._reading.held():  # who comes meanwhile finds what is read
             lacking = {item for item, at in self._lacking.items() if at >= came_at}
             await self._read_fixed(asked - lacking)
         found = {server: current for server, (_, current) in self._fixed.items()}
@@ -150,7 +154,12 @@ class Networks:
         self._lacking = lacking | dict.fromkeys({*missing} - found.keys(), now)
 
     async def _keep(self, kind: str, key: str, read: Callable[[], Awaitable[Any]]) -> Any:
-        async with self._reading:
+        """What was read for anyone, or what `read` gives; those of one owner wait for each other.
+
+        A tenant may name another key each time: who waits for it is in no other's way.
+        """
+        keeping = self._keeping.setdefault((current_owner(), kind, key), asyncio.Lock())
+        async with keeping:
             until, found = self._kept.get((kind, key), (0.0, None))
             if until < time.monotonic():
                 found, now = await read(), time.monotonic()

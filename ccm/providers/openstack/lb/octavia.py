@@ -1,12 +1,12 @@
 """Octavia's records: found, read with their parts, waited for, and changed call by call."""
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ccm.cloud.json_api import verify_about
 from ccm.cloud.lookup import batches
+from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, Conflict, NotFound, Refused, RetryAfter, Unanswered
 from ccm.model.cloud import UUID
 from ccm.model.objects import Json, mapping, objects, objects_with, text
@@ -41,7 +41,7 @@ class Octavia:
         self._api, self._clock, self.waiting = api, clock, Waiting(clock)
         self._seen: dict[str, Json] = {}  # by ID, the last list of those at work
         self._seen_at = self._seen_until = 0.0  # when it was asked for, and answered
-        self._looking = asyncio.Lock()
+        self._looking = SharedLock()
         self._unanswered: dict[str, float] = {}  # creations, by the UID of their Services
 
     # Finding
@@ -67,7 +67,7 @@ class Octavia:
 
         That a list lacks one does not prove that it is gone: it is asked for by its ID then.
         """
-        async with self._looking:  # who comes meanwhile finds what is read
+        async with self._looking.held():  # who comes meanwhile finds what is read
             tags = self.waiting.tags()
             if len(tags) > 1 and balancer_id in tags:
                 if not self._has_seen(balancer_id):
