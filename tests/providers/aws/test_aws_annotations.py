@@ -10,7 +10,8 @@ import pytest
 from ccm.cloud.testkit.harness import port, service
 from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import ImplementedElsewhere, Refused
-from ccm.model.objects import Node
+from ccm.model.objects import Json, Node
+from ccm.model.service import Service
 from ccm.providers.aws.config import SharedProbe
 from ccm.providers.aws.elb.annotations import (
     BOOLEANS,
@@ -247,6 +248,20 @@ def test_labels_without_number_cost_no_time(text: str) -> None:
     for _ in range(100):
         assert not balancers.selector_labels(endless)
     assert time.process_time() - began < CPU_SECONDS
+
+
+@pytest.mark.parametrize("kind", [CLASSIC, NLB])
+def test_more_rules_than_a_network_interface_has_room_for_are_refused(kind: str) -> None:
+    """Those that AWS had refused were kept, and compared with the ones of all others each time."""
+    ports = [port(number, node_port=30000 + number) for number in range(1, 52)]
+    ranges = [f"10.0.{number}.0/24" for number in range(20)]
+    with pytest.raises(Refused, match="1020 rules"):
+        read_request(asking(ports, ranges), kind, ClusterTag("kit"))
+    read_request(asking(ports[1:], ranges), kind, ClusterTag("kit"))
+
+
+def asking(ports: Sequence[Json], ranges: Sequence[str]) -> Service:
+    return service("web", ports=[*ports], loadBalancerSourceRanges=[*ranges])
 
 
 @pytest.mark.parametrize("kind", [CLASSIC, NLB])

@@ -16,6 +16,8 @@ IPV4, IPV6, DUALSTACK = "ipv4", "ipv6", "dualstack"
 """IP address types in AWS's words: an NLB is of IPv4 or of both, its targets are of one family."""
 EVERYBODY_IPV6 = "::/0"
 IMMUTABLE = "which cannot be changed after creation; recreate the Service"
+MOST_RULES = 1000
+"""Ports times source ranges; AWS has no more rules in the groups of one network interface."""
 _CHECK_PLACE = ("healthcheck-protocol", "healthcheck-port", "healthcheck-path")
 
 
@@ -103,12 +105,18 @@ def read_request(service: Service, elb_type: str, tag: ClusterTag) -> LoadBalanc
     for port in service.ports:
         if not port.get("nodePort"):
             annotations.notes.append(f"port {port.get('port')} is ignored: it has no node port")
+    ranges = tuple(sorted(map(str, service.source_ranges())))
+    if (count := len(ranges) * len(ports)) > MOST_RULES:
+        raise Refused(
+            f"{len(ranges)} source ranges for {len(ports)} ports take {count} rules, and AWS has"
+            f" room for {MOST_RULES}: give each part of the ports a Service of its own"
+        )
     request = LoadBalancerRequest(
         key=service.key,
         name=service.default_balancer_name,
         annotations=annotations,
         ports=tuple(ports),
-        ranges=tuple(sorted(map(str, service.source_ranges()))),
+        ranges=ranges,
         node_health_check=service.health_check,
         is_internal=is_internal(annotations),
         tags=_tags(service, annotations, tag),
