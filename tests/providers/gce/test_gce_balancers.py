@@ -13,7 +13,7 @@ from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
 from ccm.providers.gce import api
 from ccm.providers.gce.lb.names import derived_cluster_id
-from ccm.providers.gce.lb.request import BACKEND_SERVICES, TIER
+from ccm.providers.gce.lb.request import BACKEND_SERVICES, TIER, TYPE
 from tests.labs.gce.project import HOST_PROJECT, PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
 from tests.providers.gce.balancers import (
@@ -465,3 +465,29 @@ async def test_a_load_balancer_of_ours_is_deleted_though_another_controller_is_n
     asked.raw["metadata"] |= meta
     await delete(cloud, asked)
     assert left(gce) == []
+
+
+@pytest.mark.parametrize(
+    ("broken_off", "annotations", "spec"),
+    [
+        ("targetPools.insert", {}, {}),
+        ("targetPools.insert", {}, {"loadBalancerIP": "198.18.9.9"}),
+        ("forwardingRules.insert", {TYPE: "Internal"}, {}),
+    ],
+    ids=["external", "reserved", "internal"],
+)
+async def test_what_a_creation_has_begun_is_deleted_though_another_controller_is_named_now(
+    gce: Gce, cloud: Started, broken_off: str, annotations: dict[str, str], spec: dict[str, str]
+) -> None:
+    """As where the account has no room: nothing has the Service's UID before its pool and rule."""
+    reserved = {"addressType": "EXTERNAL", "networkTier": "PREMIUM", "status": "RESERVED"}
+    path = f"projects/{PROJECT}/regions/{REGION}/addresses/kept"
+    gce.cloud.put(path, "address", address="198.18.9.9", **reserved)
+    before = left(gce)
+    gce.fault(broken_off, status=503)
+    with pytest.raises(CloudError):
+        await ensure(cloud, web(annotations=annotations, **spec), *hosts(gce))
+    assert {*left(gce)} > {*before}
+    asked = web(annotations={**annotations, BACKEND_SERVICES: "enabled"}, **spec)
+    await delete(cloud, asked)
+    assert left(gce) == before

@@ -139,7 +139,8 @@ class GceLoadBalancers:
     async def delete(self, service: Service) -> None:
         self._in_use.pop(service.default_balancer_name, None)
         work = await self._look(service)
-        if not work.is_marked:  # what we made is ours, whichever controller the tenant names
+        # What we made is ours, whichever controller the tenant names.
+        if not (work.is_marked or work.is_begun):
             self._check(service, work)
         await self._delete(work, is_internal(service) and bool(service.ingress))
 

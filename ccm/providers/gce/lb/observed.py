@@ -91,6 +91,13 @@ class Work:
         return has_marks and all(map(self.names.is_own, parts))
 
     @property
+    def is_begun(self) -> bool:
+        """A creation was broken off: no rule, and all that is there is described as its own."""
+        parts = [self.own(kind) for kind in (POOL, SERVICE, ADDRESS)]
+        found = [*filter(None, (*parts, self.observed.get(FIREWALL, self.names.firewall)))]
+        return self.rule is None and bool(found) and all(map(self.names.is_own, found))
+
+    @property
     def is_internal(self) -> bool:
         """What is there is internal."""
         if self.rule is None:
