@@ -313,13 +313,15 @@ class ServiceController:
         """Perform one action; a result when that ends the reconcile."""
         if isinstance(action, ConfirmGone) and not self._state(key).has_lost_node_ports:
             self._check_mass_deletion()
-        before = self._states[key] = attempted(self._state(key), action)
+        known = self._state(key)
+        before = self._states[key] = attempted(known, action)
         after, outcome = await self._steps.perform(before, action)
         # Nodes may have changed meanwhile: whether an update is due is only `run`'s to say.
         is_due = self._state(key).is_backend_update_due
         self._states[key] = replace(after, is_backend_update_due=is_due)
         had_no_room = before.refusal is not None and before.refusal.is_quota_exceeded
-        if isinstance(action, DeleteBalancer) or (had_no_room and not after.refusal):
+        is_freed = isinstance(action, DeleteBalancer) and (known.owner or action.service.ingress)
+        if is_freed or (had_no_room and not after.refusal):
             self._retry_for_quota()
         return outcome
 
@@ -354,7 +356,7 @@ class ServiceController:
             if not owner.is_being_deleted and not self._context.store.has("Service", key)
             if not has_lost_finalizer(self._states[key], time.monotonic())
         ]
-        why = mass_deletion_reason(len(missing), len(owners))
+        why = mass_deletion_reason(missing, owners)
         if why and not self._is_mass_deletion:
             log.error("load balancers kept", extra={"why": why})
         self._is_mass_deletion = bool(why)

@@ -229,13 +229,19 @@ def why_refused(service: Service, capabilities: Capabilities) -> str:
     return ""
 
 
-def mass_deletion_reason(missing: int, known: int) -> str:
-    """Why nothing is concluded from so many missing Services; empty when they are trusted."""
-    if missing <= 1 or missing <= MASS_DELETION_SHARE * known:
+def mass_deletion_reason(missing: Collection[str], known: Collection[str]) -> str:
+    """Why nothing is concluded from these missing Services; empty when they are trusted.
+
+    Those of one namespace are, where others have some as well: its tenant may have done it.
+    """
+    few, many = ({key.partition("/")[0] for key in keys} for keys in (missing, known))
+    is_large = len(missing) > 1 and len(missing) > MASS_DELETION_SHARE * len(known)
+    if not is_large or len(few) < 2 <= len(many):
         return ""
     return (
-        f"{missing} of {known} Services vanished at once without waiting for their cleanup; "
-        "their load balancers are kept: delete them by hand if the Services are really gone"
+        f"{len(missing)} of {len(known)} Services vanished at once without waiting for their"
+        " cleanup; their load balancers are kept: delete them by hand if the Services are really"
+        " gone"
     )
 
 

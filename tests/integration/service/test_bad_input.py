@@ -15,7 +15,7 @@ from tests.support.nodes import Tweak
 from workers.performer import REVERTED, REVERTS
 from workers.service.plan import Capabilities
 
-from .objects import KEY, annotated, being_deleted, node, port, service, spec
+from .objects import KEY, annotated, being_deleted, finalized, node, port, service, spec
 from .world import World, running, running_with
 
 pytestmark = pytest.mark.virtual_time
@@ -161,6 +161,18 @@ async def test_the_place_of_a_balancer_that_went_is_for_the_service_that_had_no_
         asked = [name for _, name, *_ in w.balancers.named("ensure")]
         assert asked == ["hopeless", "web", "second", "third", "second", "third"]
         assert w.queue.failed == []
+
+
+async def test_the_deletion_of_what_never_was_there_has_no_one_tried_again() -> None:
+    """A tenant may add our finalizer to any Service, again and again."""
+    w = World()
+    w.balancers.most = 0
+    async with running(w):
+        await w.put(service())
+        tries = len(w.balancers.named("ensure"))
+        await w.put(service(spec(type="ClusterIP"), finalized, name="hostile"))
+        assert w.balancers.named("delete")
+        assert len(w.balancers.named("ensure")) == tries
 
 
 async def test_who_finds_that_there_is_room_again_gives_the_next_its_turn() -> None:

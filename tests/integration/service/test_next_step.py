@@ -190,12 +190,14 @@ def test_the_flags_say_which_classes_are_ours_and_which_annotations_are_refused(
     assert Capabilities.of(settings, [], ["wide"]) == Capabilities(("ours",), [], ["wide"])
 
 
+@pytest.mark.parametrize("namespaces", ["a", "ab"])
 @pytest.mark.parametrize(
     ("missing", "known", "is_mass"),
     [(1, 1, False), (2, 2, True), (3, 10, False), (4, 10, True), (30, 100, False)],
 )
 def test_three_tenths_of_the_services_may_vanish_at_once(
-    missing: int, known: int, is_mass: bool
+    missing: int, known: int, is_mass: bool, namespaces: str
 ) -> None:
-    why = mass_deletion_reason(missing, known)
+    keys = [f"{namespaces[at % len(namespaces)]}/s{at}" for at in range(known)]
+    why = mass_deletion_reason(keys[:missing], keys)
     assert why.startswith(f"{missing} of {known} Services") if is_mass else why == ""

@@ -175,6 +175,16 @@ async def test_when_many_services_vanish_at_once_their_balancers_stay() -> None:
         assert len(w.balancers.records) == 8
 
 
+async def test_services_of_one_namespace_that_vanish_at_once_leave_no_load_balancer() -> None:
+    """Its tenant may take finalizers away, and no quota would count what is left each time."""
+    theirs = [service(finalized, in_namespace("theirs"), name=f"t{number}") for number in range(7)]
+    async with running_with(*TEN[:3], *theirs, N1) as w:
+        for one in theirs:
+            w.cluster.remove("Service", one.key)
+        await w.rest()
+        assert w.balancers.records.keys() == {w.balancers.name_for(one) for one in TEN[:3]}
+
+
 async def test_of_services_that_vanish_those_go_whose_node_port_another_has() -> None:
     """Its load balancer leads its clients there, past the other's source ranges."""
     async with running_with(*TEN, N1) as w:
