@@ -519,6 +519,21 @@ async def test_no_two_services_have_one_port_of_an_address(
     await cloud.ensure(other_protocol, node)
 
 
+@pytest.mark.parametrize("place", [{}, INTERNAL], ids=["public", "internal"])
+async def test_no_one_gets_the_port_that_another_has_without_a_rule(
+    lab: Lab, cloud: Started, node: Node, place: dict[str, str]
+) -> None:
+    """kube-proxy serves it at the address: clients of it in the cluster would come to either."""
+    no_rule = {**place, "service.beta.kubernetes.io/port_443_no_lb_rule": "true"}
+    ports = [port(80), port(443, node_port=30443)]
+    ip = (await cloud.ensure(web("victim", no_rule, ports=ports), node)).ingress[0].ip
+    attacker = web("attacker", place, ports=[port(443, node_port=30444)], loadBalancerIP=ip)
+    with pytest.raises(TakenByAnother, match="port 443 of frontend"):
+        await cloud.ensure(attacker, node)
+    await cloud.ensure(web("victim", place), node)
+    await cloud.ensure(attacker, node)
+
+
 async def test_another_service_closes_no_node_port_of_one_without_floating_ip(
     lab: Lab, cloud: Started, node: Node
 ) -> None:

@@ -4,6 +4,7 @@ Each Service has parts in them by upstream's names. What is there is read once f
 come together; a Service that has to write reads the resource again, and writes it with its ETag.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -79,6 +80,8 @@ class AzureLoadBalancers:
         self._public = dict[str, set[str]]()  # addresses, by the base name of a Service
         self._additional = dict[str, set[str]]()
         """Additional and private ones that may be open, by the same: a status may lack them."""
+        self._sockets = dict[str, Mapping[str, Collection[plan.Socket]]]()
+        """Ports by the address of a frontend, by the base name of the Service."""
         self._shares = not context.restricts_annotations
         paths = [item.path for item in self._resources.values()]
         self._addresses = PublicAddresses(api, config, self._cluster, paths, not self._shares)
@@ -164,6 +167,7 @@ class AzureLoadBalancers:
         self._placements.forget(names)
         self._public.pop(names.base, None)
         self._additional.pop(names.base, None)
+        self._sockets.pop(names.base, None)
         await self._pools.take_over(names, balancers, left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
@@ -214,6 +218,8 @@ class AzureLoadBalancers:
         opened = self._additional.get(names.base, set())
         self._additional[names.base] = {*opened, *more, *private}  # whatever comes of the writes
         now = await self._write(planned, place, balancers)
+        having, sockets = plan.frontends_in(now.values(), names), plan.sockets_of(request)
+        self._sockets[names.base] = dict.fromkeys(map(address_of, having), sockets)
         self._public[names.base] = {ids.key_of(item) for item in public.values()}
         balancer = now[place]
         is_changed = now is not balancers
@@ -228,7 +234,7 @@ class AzureLoadBalancers:
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
         asked = (planned.shared_frontend(balancer, family) for family in request.families)
-        frontends = [*before, *plan.frontends_in(now.values(), names), *filter(None, asked)]
+        frontends = [*before, *having, *filter(None, asked)]
         listed = await self._addresses.complete(frontends, [*listed, *public.values()])
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = self._pools.addresses(names, balancers, read)
@@ -334,7 +340,16 @@ class AzureLoadBalancers:
             subnet=self._subnet_of(request),
             zones=await self._addresses.zones() if has_new else (),
             shares=self._shares,
+            taken=self._taken(request.names),
         )
+
+    def _taken(self, names: Names) -> Mapping[str, Collection[plan.Socket]]:
+        """What others serve, by address."""
+        found = defaultdict[str, set[plan.Socket]](set)
+        for base, sockets in self._sockets.items():
+            for address, some in sockets.items() if base != names.base else ():
+                found[address].update(some)
+        return found
 
     async def _write(self, planned: BalancerPlan, place: Place, balancers: Balancers) -> Balancers:
         """Put the Service's parts into its load balancer; before, take them out of others whose

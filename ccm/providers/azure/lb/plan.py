@@ -3,7 +3,7 @@
 Nothing in here acts: each function changes a resource in place, before it is written.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,8 @@ POOLS = "backendAddressPools"
 REFERRING = ("outboundRules", "inboundNatRules", "inboundNatPools", RULES)
 """What else may use a frontend."""
 SECURITY_PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "all": "*"}
+Socket = tuple[str, int]
+"""A port as rules have it: `Tcp` or `Udp`, and its number."""
 
 
 def covers(current: Any, wanted: Any) -> bool:
@@ -47,6 +49,8 @@ class BalancerPlan:
     subnet: str = ""
     zones: Sequence[str] = ()
     shares: bool = True  # frontends with other Services
+    taken: Mapping[str, Collection[Socket]] = field(default_factory=dict)
+    """Ports of others by address, also those without a rule, as far as they are known."""
 
     def apply(self, balancer: Json) -> None:
         """Raises `Refused` for what a load balancer cannot take, `NoRoom` for too many rules."""
@@ -109,9 +113,10 @@ class BalancerPlan:
             name = text(frontend.get("name"))
             raise Refused(f"frontend {name} is another Service's: one of them has all its ports")
         taken = {(text(item.get("protocol")), item.get("frontendPort")) for item in current}
-        for port in self.request.ports:  # also where it has no rule of the load balancer
-            if (TRANSPORTS[port.protocol], port.number) in taken:
-                where = f"port {port.number} of frontend {text(frontend.get('name'))}"
+        taken |= {*self.taken.get(address_of(frontend), ())}
+        for protocol, number in sockets_of(self.request):
+            if (protocol, number) in taken:
+                where = f"port {number} of frontend {text(frontend.get('name'))}"
                 raise TakenByAnother(f"{where} is another Service's: use another port, or address")
 
     def shared_frontend(self, balancer: Json, family: str) -> Json | None:
@@ -140,6 +145,11 @@ class BalancerPlan:
             properties["privateIPAddressVersion"] = "IPv6"
         zones = {"zones": [*self.zones]} if self.zones else {}
         return {"name": name, "properties": properties, **zones}
+
+
+def sockets_of(request: BalancerRequest) -> list[Socket]:
+    """All of a Service, also those without a rule of the load balancer: kube-proxy serves them."""
+    return [(TRANSPORTS[port.protocol], port.number) for port in request.ports]
 
 
 def remove(balancer: Json, names: Names) -> None:
