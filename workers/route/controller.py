@@ -286,10 +286,14 @@ class RouteController:
         return Result("nothing lost on it" if is_done else "waits for a newer list", is_done)
 
     def _overlapping(self, cidrs: PodCidrs | None) -> set[str]:
-        if cidrs is None:
-            return set()
-        overlapping = self._state.pod_cidrs.overlapping
-        return {name for network in cidrs.networks for name in overlapping(cidrs, network)}
+        """Nodes for which these count: a network that is wider than most takes none from others."""
+        pod_cidrs, usual = self._state.pod_cidrs, self._state.pod_cidrs.usual_lengths()
+        return {
+            name
+            for network in (cidrs.networks if cidrs else ())
+            if cidrs and network.prefixlen >= usual.get(network.version, 0)
+            for name in pod_cidrs.overlapping(cidrs, network)
+        }
 
     def _record(self, node: Node, cidr: str, cause: str) -> None:
         message = f"Could not create route {node.uid} {cidr} for node {node.name}: {cause}"

@@ -225,6 +225,7 @@ class ServiceController:
         }
 
     async def reconcile(self, key: str) -> Result:
+        await self._machines.known()  # where that fails, changes wait for the next try as well
         try:
             return await self._converge(key)
         except Refused:
@@ -238,7 +239,6 @@ class ServiceController:
 
     async def _converge(self, key: str) -> Result:
         """Plan and perform until nothing is left to do, or something has to be waited for."""
-        await self._machines.known()
         for _ in range(MAX_STEPS):
             match self._next_step(key):
                 case Done(message):

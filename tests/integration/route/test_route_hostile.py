@@ -105,6 +105,18 @@ async def test_a_wide_pod_cidr_holds_up_no_new_node(wide: str) -> None:
         assert {name for name, _, _ in await w.reported()} == {"wide"}
 
 
+async def test_a_wide_pod_cidr_that_comes_and_goes_is_no_work_for_others() -> None:
+    """Its kubelet may register it again and again; it takes no network from them."""
+    nodes = [routed(f"n{at}", f"10.244.{at}.0/24", tweaks=(OLD,)) for at in range(5)]
+    async with world(*nodes) as w:
+        await w.settle()
+        for change in (w.cluster.put, lambda it: w.cluster.remove("Node", it.name)):
+            change(routed("wide", "10.244.0.0/16", tweaks=(NEW,)))
+            assert w.feed() == ["wide"]
+            await w.settle()
+        assert "wide" not in w.cloud.routes.values()
+
+
 @pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.7/32", "10.244.0.0/23"])
 async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
     """Whatever its name, in whichever order a new process hears of them, routed or not yet."""

@@ -192,6 +192,25 @@ async def test_a_node_is_a_backend_while_whose_the_machine_of_others_is_cannot_b
         assert "n3" in updates(w)[-1]
 
 
+async def test_a_service_that_changes_while_no_machine_can_be_asked_about_has_its_back_off() -> (
+    None
+):
+    """And a Node registers, which has to wait for that: each try was followed by the next one."""
+    machines = MarkedMachines({})
+    async with running_with(N1, instances=machines) as w:
+        machines.failures = [CloudError("boom")] * 1000
+        w.cluster.put(node("0-hostile", with_provider_id("fake://0")))
+        await asyncio.sleep(1.0)
+        w.cluster.put(service())
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert w.queue.failed == [KEY]
+        machines.failures = []
+        await asyncio.sleep(60.0)
+        await w.rest()
+        assert w.balancers.named("ensure")
+
+
 async def test_a_node_on_a_foreign_machine_is_no_backend_and_keeps_no_other_out() -> None:
     machines = MarkedMachines({"0-hostile": "machine 0 does not belong to this cluster"})
     hostile, own, late = (

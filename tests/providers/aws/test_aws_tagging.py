@@ -162,9 +162,10 @@ async def test_an_instance_that_is_not_ours_is_done_with_when_its_node_is_gone(a
 async def test_a_node_with_another_instance_each_time_costs_few_reads(aws: Aws) -> None:
     """Its kubelet registers it again, and may name any."""
     async with working(aws) as work:
+        queue = work.controller._context.queue
         for turn in range(4 * READS):
             work.put(odd=f"aws:///z/i-{turn:017x}")
-            await work.rest(0)
+            await until(lambda: not (queue.is_busy or queue.parked))
         assert work.calls()["DescribeInstances"] <= READS + 5
 
 
