@@ -79,9 +79,9 @@ def current_owner() -> str:
 
 
 @contextmanager
-def for_all() -> Iterator[None]:
+def for_all(priority: Priority = Priority.LB_ENSURE) -> Iterator[None]:
     """Requests inside are what others wait for: in no owner's turn, and as urgent as theirs."""
-    with with_priority(min(Priority.LB_ENSURE, current_priority())):
+    with with_priority(min(priority, current_priority())):
         yield
 
 

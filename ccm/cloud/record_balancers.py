@@ -14,7 +14,7 @@ from typing import Generic, TypeVar, final
 
 from ccm.cloud.gate import invoke, verify_missing
 from ccm.cloud.interface import Instances
-from ccm.cloud.shared_read import SharedRead
+from ccm.cloud.shared_read import SharedLock, SharedRead
 from ccm.decide.deletion import PLAUSIBLE_LOSS
 from ccm.errors import (
     CloudError,
@@ -67,7 +67,7 @@ class PresentNodes:
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
         self._absent: dict[str, float] = {}  # provider IDs without a machine, until when
-        self._turn, self._asking = asyncio.Lock(), asyncio.Lock()
+        self._turn, self._asking = asyncio.Lock(), SharedLock()
         self._ended_at = float("-inf")
 
     @property
@@ -130,7 +130,7 @@ class PresentNodes:
         """Whether those without a machine a while ago have none: a kubelet may name one that never
         was, and each write that is refused for it makes all others wait for their turn.
         """
-        async with self._asking:
+        async with self._asking.held():
             now, answers = time.monotonic(), dict[str, Answer]()
             due = [node for node in nodes if self._absent.get(node.provider_id, now) < now]
             with suppress(CloudError):

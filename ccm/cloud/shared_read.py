@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar, cast
 
 from ccm.background import start_task
-from ccm.cloud.gate import current_priority, with_priority
+from ccm.cloud.gate import current_priority, for_all, with_priority
 from ccm.cloud.interface import Gate
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError
@@ -42,7 +42,7 @@ class SharedLock:
             if self._priority is None:
                 yield
                 return
-            with with_priority(min(self._priority, current_priority())):
+            with for_all(self._priority):
                 yield
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from ccm.cloud.gate import current_owner, with_priority
 from ccm.cloud.record_balancers import ABSENT_TRUSTED, ENDING, PresentNodes
 from ccm.cloud.testkit.harness import node
+from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Answer, Gone, Unknown
 from ccm.model.objects import Node
@@ -103,3 +105,31 @@ async def test_a_machine_that_never_was_has_few_writes_refused() -> None:
         await asyncio.sleep(2 * ABSENT_TRUSTED)
     assert len(refused) <= 8
     assert max(took[1:]) < 2 * min(took)
+
+
+@pytest.mark.virtual_time
+async def test_what_all_wait_for_is_asked_in_no_owners_turn() -> None:
+    """Whether a machine still is not there: one Service asks, and all others wait for it."""
+    owners = list[str]()
+
+    class Asked(Machines):
+        async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+            owners.append(current_owner())
+            return await super().describe(nodes)
+
+    machines: Any = Asked()
+    present = PresentNodes(machines)
+
+    async def refuse() -> None:
+        raise Refused("an instance of the list is not there")
+
+    async def perform(sent: Sequence[Node]) -> None:
+        if len(sent) > 1:
+            await present.write(refuse())
+
+    with with_priority(Priority.LB_ENSURE, "theirs"):
+        await present.perform(perform, NODES)
+        await asyncio.sleep(2 * ABSENT_TRUSTED)
+        owners.clear()
+        await present.perform(perform, NODES)
+    assert owners == [""]
