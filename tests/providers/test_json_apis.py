@@ -556,7 +556,7 @@ async def test_a_certificate_that_is_renewed_for_ever_takes_no_memory(tmp_path: 
 
 
 async def test_a_certificate_that_is_another_each_time_leaves_no_connection() -> None:
-    """With a thumbprint the certificate is fetched again: whoever shows others kept all open."""
+    """The certificate of a thumbprint is fetched again, and connections of the one before close."""
     server = RawServer()
     async with server.listening() as port:
         url = f"http://localhost:{port}"

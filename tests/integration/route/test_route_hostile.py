@@ -180,12 +180,7 @@ async def test_a_new_process_takes_no_route_of_a_machine_that_an_older_node_clai
     machines = Inventory()
     for name in ("victim", "0-hostile"):
         machines.answers[name] = Instance(provider_id="fake://victim", names=("victim",))
-    async with world(victim, hostile, instances=machines) as w:
-        w.cloud.put(A4, "victim")
-        await w.settle()
-        await w.full_pass()
-        assert w.cloud.routes == {A4: "victim"}
-        assert w.cloud.writes == 0
+    await keeps_its_route(victim, hostile, machines)
 
 
 async def test_a_claim_about_which_the_cloud_cannot_be_asked_takes_no_route() -> None:
@@ -194,6 +189,11 @@ async def test_a_claim_about_which_the_cloud_cannot_be_asked_takes_no_route() ->
     machines = Inventory()
     machines.answers["victim"] = Instance(provider_id="fake://victim", names=("victim",))
     machines.answers["z-hostile"] = Unknown("of another region")
+    await keeps_its_route(victim, hostile, machines)
+
+
+async def keeps_its_route(victim: Node, hostile: Node, machines: Inventory) -> None:
+    """In a new process, which finds the victim's route in the cloud."""
     async with world(victim, hostile, instances=machines) as w:
         w.cloud.put(A4, "victim")
         await w.settle()

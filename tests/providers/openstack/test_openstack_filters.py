@@ -259,7 +259,7 @@ async def test_a_floating_ip_of_another_project_is_not_attached() -> None:
 
 
 async def test_a_group_that_one_list_lacked_goes_with_its_service() -> None:
-    """It would open its node ports to whoever gets them, where groups are not ours any more."""
+    """A group that stays opens its node ports, which another Service gets."""
     there, changes = api(security_groups=[], ports=[])
     backends = Backends(there, Networks(there), manages_groups=False)
     await backends.close(OTHERS)
