@@ -108,26 +108,25 @@ class Performer:
     def _timeout(self) -> float:
         return min(WRITE_TIMEOUT, max(self.permission.seconds_left, 0.0) + self.grace)
 
-    async def _delete(
-        self, path: str, uid: str, check: ObjectCheck, tries: int = DELETIONS
-    ) -> Json:
+    async def _delete(self, path: str, uid: str, check: ObjectCheck) -> Json:
         """Delete an object in the version that `check` was asked about, and in no later one.
 
         What stands before the API server may keep a request, and deliver it when all is different.
         A patch that changes nothing reads the object: to get it is another right.
         """
-        same = [expect("/metadata/uid", uid)]
-        found = about(path, await self.kube.patch(path, JSON_PATCH, same, self._timeout))
-        version = text(mapping(found.get("metadata")).get("resourceVersion"))
-        body = {"preconditions": {"uid": uid, "resourceVersion": version}}
-        try:
-            return await self.kube.request(
-                "DELETE", path, body, timeout=self._timeout, check=partial(check, found)
-            )
-        except KubernetesError as error:
-            if error.status != 409 or tries == 1:
-                raise
-            return await self._delete(path, uid, check, tries - 1)
+        same, tries = [expect("/metadata/uid", uid)], DELETIONS
+        while True:
+            found = about(path, await self.kube.patch(path, JSON_PATCH, same, self._timeout))
+            version = text(mapping(found.get("metadata")).get("resourceVersion"))
+            body = {"preconditions": {"uid": uid, "resourceVersion": version}}
+            try:
+                return await self.kube.request(
+                    "DELETE", path, body, timeout=self._timeout, check=partial(check, found)
+                )
+            except KubernetesError as error:
+                tries -= 1
+                if error.status != 409 or not tries:
+                    raise
 
     async def _merged(self, path: str, body: Json, timeout: float) -> Json | None:
         """The metadata of the answer; None when there is another version of the object by now."""
