@@ -5,7 +5,6 @@
 
 import asyncio
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
@@ -57,7 +56,7 @@ class _PartialResponse:
     headers: dict[bytes, bytes] = field(default_factory=dict)
     chunks: list[bytes] = field(default_factory=list)
     size: int = 0  # of the chunks, in bytes
-    body_limit: int = sys.maxsize  # of them, where it is less than `BODY_LIMIT`
+    body_limit: int = BODY_LIMIT  # of them
     overhead: int = 0  # bytes of heads, of trailers, and of chunks that hold less than their frame
     has_begun: bool = False
     has_headers: bool = False
@@ -102,8 +101,8 @@ class HttpConnection(TlsProtocol):
         """Whether the response to the last request is incomplete."""
         return not self._response.is_complete
 
-    def send(self, request: bytes, body_limit: int = sys.maxsize) -> None:
-        """Send a serialized request, for a body of at most so many bytes, or `BODY_LIMIT`."""
+    def send(self, request: bytes, body_limit: int = BODY_LIMIT) -> None:
+        """Send a serialized request, for a body of at most so many bytes."""
         self._response = _PartialResponse(body_limit=body_limit)
         assert self._transport
         self._transport.write(request)

@@ -7,7 +7,6 @@ does (docs/performance.md).
 import asyncio
 import logging
 import re
-import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -16,7 +15,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from ccm import redaction
-from ccm.http import HttpConnection, HttpResponse
+from ccm.http import BODY_LIMIT, HttpConnection, HttpResponse
 from ccm.redaction import register_secrets
 from ccm.tls import Connector, Server, SocketFactory
 
@@ -66,7 +65,7 @@ class HttpClient:
         body: bytes = b"",
         may_retry: bool = False,
         before_send: Callable[[], None] = lambda: None,
-        body_limit: int = sys.maxsize,
+        body_limit: int = BODY_LIMIT,
     ) -> HttpResponse:
         """The complete response; `may_retry` when the server had closed the idle connection.
 

@@ -5,7 +5,6 @@ import random
 import re
 import socket
 import ssl
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -22,7 +21,7 @@ from ccm import metrics
 from ccm.background import Deadlines
 from ccm.counters import Counters
 from ccm.errors import AnswerTooLarge, KubernetesError, NotLeading, Outdated, Unreachable
-from ccm.http import BodyTooLarge, HttpConnection, HttpResponse, request_target
+from ccm.http import BODY_LIMIT, BodyTooLarge, HttpConnection, HttpResponse, request_target
 from ccm.http_client import HttpClient, RequestHeaders
 from ccm.model.objects import Json, mapping, text
 from ccm.tls import Server
@@ -157,7 +156,7 @@ class Kube:
         self._agent = user_agent
         self._slots = asyncio.Semaphore(in_flight)
         self._rate, self._fence, self._max_attempts = rate, fence, max_attempts
-        self._throttled_until, self._body_limit = 0.0, sys.maxsize
+        self._throttled_until, self._body_limit = 0.0, BODY_LIMIT
         self._deadlines = Deadlines()
         self._http = HttpClient(config.server, fence.socket_for)
         self.writes = self.writes_under_way = 0
