@@ -1,10 +1,15 @@
 """One controller makes everything, and another takes over: what is seen on the way."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
 
 from tests.peers.cases import LAST
 from tests.peers.picture import Picture, picture, renamer
-from tests.peers.world import World
+from tests.peers.world import OURS, UPSTREAM, World
 
 
 @dataclass
@@ -17,6 +22,17 @@ class Play:
     """The stages at which only the first one has been there."""
     served: set[str] = field(default_factory=set)
     """The Services that have a listener of their last port after the second one's update."""
+
+
+def play_both(
+    new_world: Callable[[Path], AbstractContextManager[World]], folders: pytest.TempPathFactory
+) -> dict[str, Play]:
+    """By who begins: each play is in a world of its own."""
+    done: dict[str, Play] = {}
+    for first, second in ((UPSTREAM, OURS), (OURS, UPSTREAM)):
+        with new_world(folders.mktemp(first)) as world:
+            done[first] = play(world, first, second)
+    return done
 
 
 def play(world: World, first: str, second: str) -> Play:

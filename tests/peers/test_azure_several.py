@@ -1,5 +1,6 @@
 """Microsoft's own controller and ours with several load balancers, side by side in a lab each."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,7 @@ import pytest
 from tests.peers.azure.several.world import ALL, SHAPES, SeveralWorld
 from tests.peers.azure.world import azure_world
 from tests.peers.checks import Checks
-from tests.peers.play import Play, play
-from tests.peers.world import OURS, UPSTREAM
+from tests.peers.play import Play, play_both
 from tests.support.running import long
 
 pytestmark = [long, pytest.mark.real, pytest.mark.timeout(3600)]
@@ -16,13 +16,7 @@ pytestmark = [long, pytest.mark.real, pytest.mark.timeout(3600)]
 
 @pytest.fixture(scope="module")
 def plays(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Play]:
-    """By who begins."""
-    done: dict[str, Play] = {}
-    for first, second in ((UPSTREAM, OURS), (OURS, UPSTREAM)):
-        directory = tmp_path_factory.mktemp(first)
-        with azure_world(kube_binaries, directory, SeveralWorld) as world:
-            done[first] = play(world, first, second)
-    return done
+    return play_both(partial(azure_world, kube_binaries, kind=SeveralWorld), tmp_path_factory)
 
 
 class TestSeveral(Checks):

@@ -1,5 +1,6 @@
 """Google's own provider and ours, side by side in projects of their own."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,7 @@ import pytest
 from tests.peers.checks import Checks
 from tests.peers.gce import nodes, services
 from tests.peers.gce.world import gce_world
-from tests.peers.play import Play, play
-from tests.peers.world import OURS, UPSTREAM
+from tests.peers.play import Play, play_both
 from tests.support.running import long
 
 pytestmark = [long, pytest.mark.real, pytest.mark.timeout(3600)]
@@ -16,12 +16,7 @@ pytestmark = [long, pytest.mark.real, pytest.mark.timeout(3600)]
 
 @pytest.fixture(scope="module")
 def plays(kube_binaries: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Play]:
-    """By who begins."""
-    done: dict[str, Play] = {}
-    for first, second in ((UPSTREAM, OURS), (OURS, UPSTREAM)):
-        with gce_world(kube_binaries, tmp_path_factory.mktemp(first)) as world:
-            done[first] = play(world, first, second)
-    return done
+    return play_both(partial(gce_world, kube_binaries), tmp_path_factory)
 
 
 class TestGce(Checks):

@@ -1,7 +1,6 @@
 """INI as Go's gcfg reads it: the same texts through both readers."""
 
 import codecs
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import pytest
@@ -13,9 +12,7 @@ from ccm.cloud.sections import Sections, setting
 from ccm.durations import parse_duration
 from ccm.errors import ConfigurationFaults
 from ccm.model.objects import Json
-from tests.peers.config_readers import GoReaders, go_readers
-from tests.support.kube.build import CONFIG_READERS, find_binaries
-from tests.support.needed import needed
+from tests.peers.config_readers import GoReaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +83,6 @@ def difference(go: GoReaders, content: bytes) -> str:
     assert not error, f"we take what gcfg refuses: {error}"
     assert found == theirs(answer)
     return SAME
-
-
-@pytest.fixture(scope="module")
-def go() -> Iterator[GoReaders]:
-    program = needed(find_binaries(CONFIG_READERS), "run `make peers`")
-    with go_readers(program) as readers:
-        yield readers
 
 
 VALUES = [

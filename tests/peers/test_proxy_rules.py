@@ -1,16 +1,13 @@
 """Which proxy leads to a URL, as Go's HTTP client says: the same environments through both."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccm.proxy import proxy_for
-from tests.peers.config_readers import GoReaders, go_readers
-from tests.support.kube.build import CONFIG_READERS, find_binaries
-from tests.support.needed import needed
+from tests.peers.config_readers import GoReaders
 from tests.unit.test_proxy import PROXIES, RULES
 
 HOSTS = [
@@ -24,13 +21,6 @@ NAMED = [
     "192.0.2.0/33", "0.0.0.0/0", "::/0", "cloud.test:", ".", "*.", "localhost", "http://cloud.test",
 ]  # fmt: skip
 PORTS = ["", ":80", ":443", ":6443"]
-
-
-@pytest.fixture(scope="module")
-def go() -> Iterator[GoReaders]:
-    program = needed(find_binaries(CONFIG_READERS), "run `make peers`")
-    with go_readers(program) as readers:
-        yield readers
 
 
 def gos_answer(go: GoReaders, url: str, excluded: str) -> str:

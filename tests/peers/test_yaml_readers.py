@@ -14,9 +14,7 @@ from ccm.cloud.yaml_file import YamlReader
 from ccm.errors import ConfigurationFaults
 from ccm.model.objects import Json
 from ccm.providers.vsphere.config import camel
-from tests.peers.config_readers import GoReaders, go_readers
-from tests.support.kube.build import CONFIG_READERS, find_binaries
-from tests.support.needed import needed
+from tests.peers.config_readers import GoReaders
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +167,6 @@ def reason(reasons: dict[str, str], words: str) -> str:
     found = next((reasons[one] for one in reasons if re.search(one, words)), "")
     assert found, words
     return found
-
-
-@pytest.fixture(scope="module")
-def go() -> Iterator[GoReaders]:
-    program = needed(find_binaries(CONFIG_READERS), "run `make peers`")
-    with go_readers(program) as readers:
-        yield readers
 
 
 SCALARS = [
