@@ -191,3 +191,8 @@ async def running_with(*things: Service | Node, **options: Any) -> AsyncIterator
     """A world that starts with these objects in its cluster; `options` are those of `World`."""
     async with running(World(*things, **options)) as world:
         yield world
+
+
+def updates(w: World) -> list[tuple[str, ...]]:
+    """The backend updates: Service and backends."""
+    return [call[1:] for call in w.balancers.named("update")]

@@ -1,0 +1,333 @@
+"""What kubelets claim, and what they write again and again, costs others nothing."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from ccm.decide.budget import READ_PAUSE, READS
+from ccm.errors import CloudError
+from ccm.model.cloud import Instance, Unknown
+from tests.support.cloud import Inventory, MarkedMachines, Named
+from tests.support.nodes import Tweak, created, with_provider_id
+from tests.support.waiting import until
+from workers.machines import RECHECK
+from workers.service.backends import CHANGE_PAUSE, CHANGES
+
+from .objects import EXCLUDED, KEY, NO_PROVIDER_ID, node, service, with_address
+from .world import World, running_with, updates
+
+pytestmark = pytest.mark.virtual_time
+
+N1, N2, N3 = node("n1"), node("n2"), node("n3")
+
+
+def again(turn: int) -> Tweak:
+    """Another object of its name."""
+    return lambda raw: raw["metadata"].update(uid=f"{turn}")
+
+
+async def register_again(w: World, times: int, every: float) -> None:
+    """A Node is deleted and comes back, so many times."""
+    for turn in range(times):
+        w.cluster.remove("Node", "n1")
+        await asyncio.sleep(every / 2)
+        w.cluster.put(node("n1", again(turn)))
+        await asyncio.sleep(every / 2)
+    await w.rest()
+
+
+async def test_a_newer_node_on_the_machine_of_another_is_no_backend() -> None:
+    old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    victim = node("n1", old, with_provider_id("fake://n1"))
+    hostile = node("0-hostile", new, with_provider_id("fake://n1"))
+    async with running_with(victim, N2, service(name="a")) as w:
+        await w.put(hostile)
+        await w.rest()
+        assert updates(w) == []
+        await w.remove("Node", "n1")
+        await w.rest()
+        assert updates(w) == [("a", "0-hostile", "n2")]
+
+
+async def test_of_two_nodes_on_one_machine_the_one_that_the_cloud_names_is_the_backend() -> None:
+    """Whoever came first: a kubelet may write any ID before the machine's own Node is there."""
+    old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    hostile, owner = (
+        node(name, age, with_provider_id("fake://n1")) for name, age in (("0", old), ("n1", new))
+    )
+    machines = Inventory()
+    machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("n1.example",)))
+    async with running_with(hostile, service(), instances=machines) as w:
+        await w.rest()
+        await w.put(owner)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1")
+
+
+@pytest.mark.parametrize("why", ["of another region", "label managed: the machine is not Azure's"])
+@pytest.mark.parametrize("is_there_first", [False, True])
+async def test_a_claim_about_which_the_cloud_cannot_be_asked_takes_no_machine(
+    why: str, is_there_first: bool
+) -> None:
+    """Of an older Node, whose kubelet names the machine, or describes its Node, in such a way."""
+    old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    owner, claim = node("n1", new), node("z", old, with_provider_id("fake://n1"))
+    machines = Inventory()
+    machines.answers = {"z": Unknown(why), "n1": Instance("fake://n1", names=("n1",))}
+    before = claim if is_there_first else node("z", old, NO_PROVIDER_ID)
+    async with running_with(owner, before, service(), instances=machines) as w:
+        await w.put(claim)
+        await asyncio.sleep(2 * RECHECK)
+        await w.rest()
+        (record,) = w.balancers.records.values()
+        assert [name for name, _ in record.backends] == ["n1"]
+
+
+async def test_an_older_node_takes_no_machine_that_another_one_has() -> None:
+    """Also where the cloud knows neither by its name: it may be older than those that join."""
+    old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    machines = Inventory()
+    machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("vm-7",)))
+    idle = node("0", old, NO_PROVIDER_ID)
+    async with running_with(node("n1", new), idle, service(), instances=machines) as w:
+        await asyncio.sleep(2 * RECHECK)
+        await w.put(node("0", old, with_provider_id("fake://n1")))
+        await asyncio.sleep(2 * RECHECK)
+        await w.rest()
+        assert updates(w) == []
+        await w.remove("Node", "n1")
+        await w.rest()
+        assert updates(w) == [("web", "0")]
+
+
+@pytest.mark.parametrize("failure", [CloudError("boom"), Unknown("no answer")])
+async def test_an_owner_that_the_cloud_names_later_is_the_backend_all_the_same(
+    failure: CloudError | Unknown,
+) -> None:
+    """One call about the machine that two Nodes claim has no answer."""
+    old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    hostile, owner = (
+        node(name, age, with_provider_id("fake://n1")) for name, age in (("0", old), ("n1", new))
+    )
+    machines = Inventory()
+    if isinstance(failure, CloudError):
+        machines.failures = [failure]
+    machines.answers = dict.fromkeys(["0", "n1"], failure)
+    async with running_with(hostile, service(), instances=machines) as w:
+        await w.put(owner)
+        await until(lambda: machines.reads)
+        machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("n1.example",)))
+        await asyncio.sleep(2 * RECHECK)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1")
+
+
+async def test_a_node_is_a_backend_while_whose_the_machine_of_others_is_cannot_be_asked() -> None:
+    class Machines(MarkedMachines):
+        async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
+            raise CloudError("boom")
+
+    hostile = node("0", with_provider_id("fake://n1"))
+    async with running_with(N1, N2, service(), instances=Machines({})) as w:
+        await w.rest()
+        await w.put(hostile, N3)
+        await asyncio.sleep(2 * RECHECK)
+        assert "n3" in updates(w)[-1]
+
+
+async def test_a_service_that_changes_while_no_machine_can_be_asked_about_has_its_back_off() -> (
+    None
+):
+    """And a Node registers, which has to wait for that: each try was followed by the next one."""
+    machines = MarkedMachines({})
+    async with running_with(N1, instances=machines) as w:
+        machines.failures = [CloudError("boom")] * 1000
+        w.cluster.put(node("0-hostile", with_provider_id("fake://0")))
+        await asyncio.sleep(1.0)
+        w.cluster.put(service())
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert w.queue.failed == [KEY]
+        machines.failures = []
+        await asyncio.sleep(60.0)
+        await w.rest()
+        assert w.balancers.named("ensure")
+
+
+async def test_a_node_on_a_foreign_machine_is_no_backend_and_keeps_no_other_out() -> None:
+    machines = MarkedMachines({"0-hostile": "machine 0 does not belong to this cluster"})
+    hostile, own, late = (
+        node(name, with_provider_id(f"fake://{name}")) for name in ("0-hostile", "n1", "n2")
+    )
+    async with running_with(hostile, own, service(), instances=machines) as w:
+        await until(lambda: w.balancers.named("ensure"))
+        assert {call[2:] for call in w.balancers.named("ensure")} == {("n1",)}
+        machines.failures = [CloudError("boom")]
+        await w.put(late)
+        await until(lambda: updates(w))
+        assert updates(w) == [("web", "n1", "n2")]
+
+
+async def test_one_answer_without_marks_takes_no_node_from_a_new_process() -> None:
+    """It has asked about all Nodes at once, and would give each Service no backends."""
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            answer, self.lacking = await super().foreign(nodes), {}
+            return answer
+
+    machines = Machines(dict.fromkeys(("n1", "n2"), "lacks the mark of the cluster"))
+    async with running_with(N1, N2, service(), instances=machines) as w:
+        await until(lambda: w.balancers.named("ensure"))
+        assert {call[2:] for call in w.balancers.named("ensure")} == {("n1", "n2")}
+
+
+async def test_nodes_that_register_for_ever_hold_up_no_service() -> None:
+    """Of each the cloud is asked whose its machine is; who comes later is not waited for."""
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            await asyncio.sleep(0.3)
+            return await super().foreign(nodes)
+
+    async with running_with(N1, instances=Machines({})) as w:
+        w.cluster.put(service())
+        for number in range(200):
+            w.cluster.put(node(f"x{number}", with_provider_id(f"fake://x{number}")))
+            await asyncio.sleep(0.05)
+        assert w.balancers.named("ensure")
+
+
+async def test_a_node_that_is_left_out_is_asked_about_again_in_a_while() -> None:
+    """Not with each new one: thousands of them would be many calls each time."""
+    asked = list[str]()
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            asked.extend(one.name for one in nodes)
+            return await super().foreign(nodes)
+
+    hostile = node("0-hostile", with_provider_id("fake://0"))
+    async with running_with(N1, hostile, instances=Machines({"0-hostile": "not ours"})) as w:
+        for number in range(200):
+            w.cluster.put(node(f"x{number}", with_provider_id(f"fake://x{number}")))
+            await asyncio.sleep(1.0)
+        await w.rest()
+        assert len({*asked}) == 202
+        assert 3 <= asked.count("0-hostile") <= 5
+
+
+async def test_a_kubelet_that_changes_its_address_for_ever_costs_few_updates() -> None:
+    """Each is a call for every Service; what it is in the end is what the cloud gets."""
+    async with running_with(node("n1", with_address("10.9.0.0")), N2, service()) as w:
+        await w.rest()
+        for turn in range(600):
+            address = f"10.9.{turn // 250}.{turn % 250}"
+            w.cluster.put(node("n1", with_address(address)))
+            await asyncio.sleep(0.1)
+        await w.rest()
+        assert len(updates(w)) <= CHANGES + 1
+        w.cluster.put(N3)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1", "n2", "n3")
+        await asyncio.sleep(CHANGE_PAUSE + 1.0)
+        await w.rest()
+        (last,) = (it for it in w.controller._backends.current().nodes if it.name == "n1")
+        assert last.addresses[0]["address"] == address
+        assert len(updates(w)) <= CHANGES + 3
+
+
+async def test_a_kubelet_that_leaves_the_backends_and_comes_back_for_ever_costs_few_updates() -> (
+    None
+):
+    """It may write the label that excludes its Node."""
+    async with running_with(N1, N2, service()) as w:
+        await w.rest()
+        for turn in range(600):
+            w.cluster.put(node("n1", *([EXCLUDED] if turn % 2 else [])))
+            await asyncio.sleep(0.5)
+        await w.rest()
+        assert len(updates(w)) <= CHANGES + 6
+        await asyncio.sleep(CHANGE_PAUSE + 1.0)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n2")
+        w.cluster.remove("Node", "n2")
+        await w.rest()
+        assert updates(w)[-1] == ("web",)
+
+
+async def test_a_kubelet_that_registers_again_for_ever_costs_few_updates() -> None:
+    """Each time with its provider ID and without a taint: it leaves the backends and joins them."""
+    async with running_with(N1, N2, service()) as w:
+        await w.rest()
+        await register_again(w, 150, every=4.0)
+        assert len(updates(w)) <= 2 * (CHANGES + 600 / CHANGE_PAUSE + 1)
+        await asyncio.sleep(CHANGE_PAUSE + 1.0)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1", "n2")
+
+
+async def test_a_kubelet_that_registers_again_with_another_provider_id_costs_few_updates() -> None:
+    """Where it does so at once its deletion is not seen: its Node seems to have changed."""
+    async with running_with(N1, N2, service()) as w:
+        await w.rest()
+        for turn in range(300):
+            w.cluster.put(node("n1", again(turn), with_provider_id(f"fake://x{turn}")))
+            await asyncio.sleep(2.0)
+        await w.rest()
+        assert len(updates(w)) <= CHANGES + 600 / CHANGE_PAUSE + 1
+        await asyncio.sleep(CHANGE_PAUSE + 1.0)
+        await w.rest()
+        (last,) = (it for it in w.controller._backends.current().nodes if it.name == "n1")
+        assert last.provider_id == "fake://x299"
+
+
+async def test_a_node_that_moves_while_its_changes_wait_is_no_backend() -> None:
+    """Before the cloud was asked whose its new machine is: a Service may be made meanwhile."""
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Any]) -> Mapping[str, str]:
+            return {it.name: "not ours" if it.provider_id == "fake://9" else "" for it in nodes}
+
+    async with running_with(N1, N2, service(), instances=Machines({})) as w:
+        await w.rest()
+        for turn in range(CHANGES + 1):
+            w.cluster.put(node("n1", with_address(f"10.9.0.{turn}")))
+        for turn in range(READS - 1):
+            w.cluster.put(node("n1", again(turn), with_address("10.9.0.9")))
+        await asyncio.sleep(0.5)
+        await w.rest()
+        assert updates(w)[-1] == ("web", "n1", "n2")
+        w.cluster.put(node("n1", again(READS), with_provider_id("fake://9")), service(name="new"))
+        await w.rest()
+        assert w.balancers.named("ensure")[-1] == ("ensure", "new", "n2")
+
+
+async def test_a_kubelet_that_registers_again_for_ever_costs_few_reads_of_marks() -> None:
+    """And no Service waits for what the cloud says of it."""
+    asked = list[float]()
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            asked.append(asyncio.get_running_loop().time())
+            return await super().foreign(nodes)
+
+    async with running_with(N1, N2, service(), instances=Machines({})) as w:
+        await w.rest()
+        await register_again(w, 150, every=2.0)
+        assert len(asked) <= READS + 300 / READ_PAUSE + 1
+
+
+async def test_a_kubelet_whose_machine_is_another_nodes_costs_few_reads() -> None:
+    """For each change of such a Node the cloud was asked whose the machine is."""
+    machines = Inventory()
+    machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("n1",)))
+    hostile = with_provider_id("fake://n1")
+    async with running_with(N1, N2, service(), instances=machines) as w:
+        for turn in range(600):
+            w.cluster.put(node("0", hostile, with_address(f"10.9.{turn // 250}.{turn % 250}")))
+            await asyncio.sleep(0.25)
+        await w.rest()
+        assert len(machines.reads) <= READS + 150 / READ_PAUSE + 1
