@@ -5,6 +5,7 @@ know each filter: then a list has what is others' as well.
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
@@ -24,11 +25,13 @@ from ccm.providers.openstack.credentials import GlobalSection
 from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.instances import OpenStackInstances
 from ccm.providers.openstack.lb.addresses import Addresses
+from ccm.providers.openstack.lb.annotations import PREFIX
 from ccm.providers.openstack.lb.backends import Backends
+from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.openstack.lb.octavia import Octavia
-from ccm.providers.openstack.lb.plan import ObservedBalancer
+from ccm.providers.openstack.lb.plan import ROOT, ObservedBalancer, plan, plan_deletion
 from ccm.providers.openstack.lb.request import read_request
 from ccm.providers.openstack.lb.security_groups import (
     IngressRule,
@@ -514,3 +517,93 @@ async def test_servers_that_neither_list_nor_nova_has_are_gone() -> None:
     instances = OpenStackInstances(there, NetworkingSection(), is_regional=False)
     answers = await instances.describe(nodes)
     assert {type(answer) for answer in answers.values()} == {Gone}
+
+
+class Alone(Unfiltered):
+    """Has each record by itself as well, by its path; what it has not is not found."""
+
+    def __init__(self, records: Mapping[str, Json], **lists: list[Json]) -> None:
+        super().__init__(**lists)
+        self.records = records
+
+    async def get(self, operation: str, service: str, path: str, **query: str) -> Json:
+        if path not in self.records:
+            raise NotFound(path)
+        return self.records[path]
+
+
+SHARED: Json = {
+    "id": "lb-1",
+    "name": OTHERS.balancer,
+    "tags": [*OTHERS.tags(Role.OWNER), *NAMES.tags(Role.SHARER)],
+    "provisioning_status": "ACTIVE",
+}
+OF_IT: Json = {"loadbalancers": [{"id": "lb-1"}], "protocol": "TCP", "protocol_port": 81}
+LISTENER: Json = {"id": "l-1", "tags": NAMES.listener_tags, **OF_IT}
+
+
+async def test_a_shared_load_balancer_whose_tags_one_answer_lacks_stays_as_it_is() -> None:
+    """Its owner would not know it any more, or who shares it would lose its listeners."""
+    there = Alone({f"{ROOT}/loadbalancers/lb-1": {"loadbalancer": SHARED}})
+    octavia = Octavia(cast(OpenStackApi, there))
+    own, bare = ({**SHARED, "tags": tags} for tags in (OTHERS.tags(Role.OWNER), []))
+    (deletion,) = plan_deletion(OTHERS, ObservedBalancer(own, Role.OWNER), True)
+    (marking,) = plan(NAMES, (), ObservedBalancer(bare, Role.SHARER))
+    for record, call in ((own, deletion), (bare, marking)):
+        with pytest.raises(CloudError, match="the answer lacked"):
+            await octavia.change(record, call)
+    assert there.changes == []
+    await octavia.change(SHARED, deletion)
+    assert there.changes == [("DELETE", deletion.path)]
+
+
+async def test_a_listener_that_is_listed_without_tags_is_not_the_owners() -> None:
+    """It would be deleted as one that the owner does not want any more."""
+    there = Alone({f"{ROOT}/listeners/l-1": {"listener": LISTENER}}, pools=[])
+    there.lists["listeners"] = [{**LISTENER, "tags": []}]
+    octavia = Octavia(cast(OpenStackApi, there))
+    for record, count in ((SHARED, 0), ({**SHARED, "tags": []}, 1)):
+        read = await octavia.with_parts(ObservedBalancer(record, Role.OWNER), OTHERS)
+        assert len(read.own_listeners(OTHERS)) == count
+
+
+async def test_who_shares_a_load_balancer_that_one_answer_lacks_stays_on_it() -> None:
+    """Its listeners would go, and it would get a load balancer with another address."""
+    there = Alone({}, loadbalancers=[SHARED], listeners=[LISTENER], pools=[])
+    balancers = OctaviaLoadBalancers(
+        cast(OpenStackApi, there), BalancerSection(), {}, Cluster("kubernetes")
+    )
+    asked = service("web", {f"{PREFIX}load-balancer-id": "lb-1"})
+    with pytest.raises(CloudError, match="lb-1 is listed, and not found"):
+        await balancers.ensure(asked, [])
+    assert there.changes == []
+
+
+async def test_a_floating_ip_that_is_listed_without_its_port_stays_where_it_is() -> None:
+    """A person may have given it to a machine."""
+    used = {"id": "f-1", "floating_ip_address": "203.0.113.7", "port_id": "persons"}
+    used |= {"description": NAMES.floating_ip}
+    there = Alone({"/floatingips/f-1": {"floatingip": used}})
+    there.lists["floatingips"] = [{**used, "port_id": None}]
+    api = cast(OpenStackApi, there)
+    asked = service(loadBalancerIP="203.0.113.7")
+    request = read_request(asked, BalancerSection(), {}, Cluster("kubernetes"))
+    addresses = Addresses(api, Networks(api))
+    record = {"vip_port_id": "vip", "vip_address": "10.0.0.9"}
+    with pytest.raises(CloudError, match="lacks the port of f-1"):
+        await addresses.ensure(request, record, Role.OWNER)
+    with pytest.raises(CloudError, match="lacks the port of f-1"):
+        await addresses.release(NAMES, False, ["vip"])
+    assert there.changes == []
+
+
+async def test_external_networks_that_one_list_lacks_are_there_all_the_same() -> None:
+    """Services of five minutes would have no floating IP, for half an hour."""
+    inside, public = ({"id": name, "router:external": name == "p"} for name in ("i", "p"))
+    answers = [[], [inside, public]]
+
+    class Neutron:
+        async def pages_at(self, *_: str) -> list[Json]:
+            return answers.pop(0)
+
+    assert await Networks(cast(OpenStackApi, Neutron())).external_networks() == ["p"]

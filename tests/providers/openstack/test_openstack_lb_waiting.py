@@ -289,6 +289,11 @@ class Project(FakeOctavia):
         addresses = asked.get("fixed_ips", "").removeprefix("ip_address=")
         return [it for it in self.ports if asked.get("id") == it["id"] or it["at"] == addresses]
 
+    async def get(self, operation: str, service: str, path: str) -> Json:
+        if operation == "GetFloatingIp":
+            return {"floatingip": self.floating_ips[0]}
+        return await super().get(operation, service, path)
+
     async def make(self, call: ApiCall) -> Json:
         if call.operation == "DeleteFloatingIp":
             self.floating_ips = ()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 
 from ccm.cloud.json_api import verify_about
-from ccm.errors import Conflict, NoRoom, Refused
+from ccm.errors import CloudError, Conflict, NoRoom, Refused
 from ccm.model.objects import Json, Node, mapping, text
 from ccm.model.service import Service
 from ccm.providers.openstack.api import OpenStackApi
@@ -107,6 +107,7 @@ class Addresses:
         """Release what was made for a Service whose load balancer is gone."""
         if not keeps:
             for call in floating.plan_release(names, ports, await self._floating_ips()):
+                await self._verify_leads(call, ports)
                 await self._api.make(call)
 
     async def _outer_address(self, request: LoadBalancerRequest, record: Json, role: Role) -> str:
@@ -118,6 +119,7 @@ class Addresses:
         if isinstance(step, floating.NeedsFloatingIp):
             return await self._create(request, port_id, step.address)
         if isinstance(step, ApiCall):
+            await self._verify_leads(step, [port_id])
             answer = await self._api.make(step)
             attached = mapping(answer.get("floatingip"))
             if not request.is_internal:
@@ -125,6 +127,14 @@ class Addresses:
         else:
             attached = floating.attached_to(port_id, current) or {}
         return "" if request.is_internal else floating.address_of(attached)
+
+    async def _verify_leads(self, call: ApiCall, ports: Collection[str]) -> None:
+        """Raise `CloudError` where a floating IP leads elsewhere: a list may lack its port."""
+        answer = await self._api.get("GetFloatingIp", "network", call.path)
+        found = mapping(answer.get("floatingip"))
+        verify_about("GetFloatingIp", found, "id", call.path.rpartition("/")[2])
+        if found.get("port_id") not in (None, "", *ports):
+            raise CloudError(f"ListFloatingIps: the answer lacks the port of {found.get('id')}")
 
     async def _create(self, request: LoadBalancerRequest, port_id: str, address: str) -> str:
         """Make a floating IP in the first of the subnets that has one to give."""

@@ -200,6 +200,8 @@ class OctaviaLoadBalancers:
         if found := await self._own(request, named, may_leave):
             return found
         marked = await self._octavia.by_marks(names)
+        if any(item.get("id") == request.balancer_id for item in marked):
+            raise CloudError(f"GetLoadBalancer: {request.balancer_id} is listed, and not found")
         if found := await self._own(request, marked, may_leave):
             return found
         at_octavia.check_not_others(names, named)

@@ -88,7 +88,8 @@ class Networks:
 
         async def read() -> list[str]:
             listed = await list_all(self._api, "networks", [("router:external", "True")])
-            return sorted(text(item.get("id")) for item in listed)
+            external = (item for item in listed if item.get("router:external", True))
+            return sorted(text(item.get("id")) for item in external)
 
         found: list[str] = await self._keep("networks", "external", read)
         return found
@@ -162,7 +163,8 @@ class Networks:
         async with keeping:
             until, found = self._kept.get((kind, key), (0.0, None))
             if until < time.monotonic():
-                found, now = await read(), time.monotonic()
+                found = await read() or await read()  # one answer may lack all
+                now = time.monotonic()
                 kept = {asked: known for asked, known in self._kept.items() if known[0] > now}
                 self._kept = {**kept, (kind, key): (now + KEPT, found)}  # tenants name networks
         return found

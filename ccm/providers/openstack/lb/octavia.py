@@ -13,11 +13,13 @@ from ccm.model.objects import Json, mapping, objects, objects_with, text
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.lb import plan
 from ccm.providers.openstack.lb.names import (
     CLUSTER_TAG,
     CLUSTER_UID_TAG,
     OWNER_TAG,
     Names,
+    Role,
     tags_of,
 )
 from ccm.providers.openstack.lb.plan import ROOT, ObservedBalancer, read_members
@@ -134,7 +136,22 @@ class Octavia:
         listed = await self._api.pages(
             "ListListeners", LB, f"{ROOT}/listeners", "listeners", **query
         )
-        return replace(observed, listeners=_parts_of(observed.id, listed))
+        found = [await self._tagged(item, observed) for item in _parts_of(observed.id, listed)]
+        return replace(observed, listeners=found)
+
+    async def _tagged(self, listener: Json, observed: ObservedBalancer) -> Json:
+        """A listener with its tags: without any it would be the owner's, and not another's.
+
+        A list may lack them. Where the load balancer has none, there were none yet.
+        """
+        is_unclear = observed.role is Role.OWNER and tags_of(observed.record)
+        if tags_of(listener) or not is_unclear:
+            return listener
+        listener_id = text(listener.get("id"))
+        answer = await self._api.get("GetListener", LB, f"{ROOT}/listeners/{listener_id}")
+        found = dict(mapping(answer.get("listener")))
+        verify_about("GetListener", found, "id", listener_id)
+        return found
 
     async def with_parts(self, observed: ObservedBalancer, names: Names) -> ObservedBalancer:
         """The same with all that is this Service's."""
@@ -207,6 +224,8 @@ class Octavia:
 
     async def change(self, observed: Json, call: ApiCall) -> None:
         """Make one change, which Octavia needs time for."""
+        if plan.rests_on_tags(call):
+            await self._verify_tags(observed)
         try:
             await self._api.make(call)
         except (NotFound, Conflict) as error:  # not what was planned for: planned again
@@ -216,6 +235,14 @@ class Octavia:
         marks = [tag for tag in sorted(tags_of(observed)) if tag.startswith(OWNER_TAG)]
         count = len(objects(observed.get("listeners")))
         self.waiting.begin(balancer_id, call.operation, next(iter(marks), ""), count)
+
+    async def _verify_tags(self, observed: Json) -> None:
+        """Raise `CloudError` where another answer has tags that this one lacks: the marks of who
+        shares it, or its owner's, would go for good, or their listeners.
+        """
+        current = await self.by_id(text(observed.get("id"))) or observed
+        if lacking := tags_of(current) - tags_of(observed):
+            raise CloudError(f"GetLoadBalancer: the answer lacked {', '.join(sorted(lacking))}")
 
 
 def _parts_of(balancer_id: str, listed: Iterable[Json]) -> list[Json]:

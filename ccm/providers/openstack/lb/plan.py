@@ -103,6 +103,11 @@ def is_deletion(call: ApiCall) -> bool:
     return call.operation == DELETION
 
 
+def rests_on_tags(call: ApiCall) -> bool:
+    """Whether a call writes the tags of a load balancer, or deletes what none says others need."""
+    return is_deletion(call) or "tags" in mapping(mapping(call.body).get("loadbalancer"))
+
+
 def is_deletable(names: Names, observed: ObservedBalancer) -> bool:
     """Whether it may go with the Service: nothing else is on it, and this cluster made it."""
     own = {names.balancer}
