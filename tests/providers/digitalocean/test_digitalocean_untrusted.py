@@ -142,6 +142,53 @@ async def test_a_second_load_balancer_of_a_service_goes(
         assert only(do)["name"] == "shop"
 
 
+@pytest.mark.parametrize("part", ["firewall", "health_check", "forwarding_rules"])
+async def test_what_one_list_lacks_of_a_load_balancer_is_not_taken_from_it(
+    do: DigitalOcean, cloud: Started, worker: Json, part: str
+) -> None:
+    """It is written whole: with other Nodes everybody came in, or no one, for half an hour."""
+    asked, other = web(loadBalancerSourceRanges=["192.0.2.0/24"]), do.add_droplet("other")
+    made = await cloud.ensure(asked, host(worker))
+    before = only(do)
+
+    def lose(answer: Any) -> Any:
+        for record in answer[0].get("load_balancers", ()):
+            del record[part]
+        return answer
+
+    cloud.gate.spoil = lose
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.update_nodes, asked, (host(worker), host(other)))
+    droplets = [worker["id"], other["id"]]
+    assert only(do) == {**before, "droplet_ids": droplets}
+    renamed = web({"name": "shop"}, made.ingress[0].ip, loadBalancerSourceRanges=["192.0.2.0/24"])
+    await cloud.ensure(renamed, host(worker), host(other))
+    assert only(do) == {**before, "droplet_ids": droplets, "name": "shop"}
+
+
+async def test_an_old_list_takes_back_no_source_ranges(
+    do: DigitalOcean, cloud: Started, worker: Json
+) -> None:
+    """As of a replica that lags behind: the load balancer was as it had been."""
+    await cloud.ensure(web(), host(worker))
+    old = deepcopy(only(do))
+    asked, other = web(loadBalancerSourceRanges=["192.0.2.0/24"]), do.add_droplet("other")
+    await cloud.ensure(asked, host(worker))
+    firewall = only(do)["firewall"]
+    assert firewall != old["firewall"]
+
+    def lag(answer: Any) -> Any:
+        if "load_balancers" in answer[0]:
+            answer[0]["load_balancers"] = [old]
+        return answer
+
+    cloud.gate.spoil = lag
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.update_nodes, asked, (host(worker), host(other)))
+    assert only(do)["droplet_ids"] == [worker["id"], other["id"]]
+    assert only(do)["firewall"] == firewall
+
+
 async def test_a_droplet_with_a_gpu_may_have_a_twin_without(
     do: DigitalOcean, cloud: Started
 ) -> None:

@@ -64,6 +64,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         self._api, self._droplets, self._config = api, droplets, config
         self._cluster, self._certificates = cluster, Certificates(api)
         self._made: dict[str, str] = {}  # IDs of what was created, by the UID of its Service
+        self._compared: dict[str, Json] = {}  # what each was to have when last compared, by ID
 
     def check_served(self, service: Service) -> None:
         if self._may_disown and is_disowned(service):
@@ -213,16 +214,21 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         return record
 
     async def update(self, record: Json, changes: Json) -> Json:
-        body = plan.update(record, changes)
+        """It is written whole: what is old, or lacks a part, is read by itself before."""
         path, balancer_id = _path_of(record), text(record.get("id"))
+        if plan.lacks(record, self._compared.get(balancer_id, {})):
+            record = await self._look(balancer_id) or record
+        body = plan.update(record, changes)
         return await self._send("UpdateLoadBalancer", "PUT", path, body, "id", balancer_id)
 
     async def remove(self, record: Json) -> None:
         balancer_id = text(record.get("id"))
         self._made = {uid: made for uid, made in self._made.items() if made != balancer_id}
+        self._compared.pop(balancer_id, None)
         await self._api.write("DeleteLoadBalancer", "DELETE", _path_of(record))
 
     async def finish(self, request: LoadBalancerRequest, record: Json) -> Json:
+        self._compared[text(record.get("id"))] = request.settings
         renamed = await self._rename(request, record)
         self.check_ready(renamed)
         await self._tag(renamed)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ccm.errors import Refused
 from ccm.model.objects import Json, Node, mapping, objects, text
+from ccm.model.records import differences
 from ccm.providers.digitalocean import ids
 from ccm.providers.digitalocean.config import DUALSTACK, IPV4, NETWORK
 from ccm.providers.digitalocean.lb.request import (
@@ -200,6 +201,12 @@ def completed(current: Json, desired: Json) -> Json:
         "firewall": _only(firewall, ("allow", "deny")),
         "sticky_sessions": _only(sticky, kept),
     }
+
+
+def lacks(record: Json, settings: Json) -> bool:
+    """Whether a record is not what it was to be with these settings, or has no part of its own."""
+    has_all = all(map(record.get, ("health_check", "droplet_ids")))
+    return not has_all or bool(differences(settings, completed(record, settings)))
 
 
 def _only(record: Mapping[str, Any], keys: Collection[str]) -> Json:
