@@ -417,6 +417,20 @@ async def test_an_operation_of_google_that_failed_without_a_reason_is_no_success
         await gce()._done("addresses.delete", {"selfLink": link, "status": "DONE", **end})
 
 
+@pytest.mark.virtual_time
+async def test_an_operation_of_google_is_not_done_by_the_answer_about_another() -> None:
+    """A load balancer would be published whose rule was refused."""
+    link = "https://compute.googleapis.com/compute/v1/projects/p/global/operations/o"
+    api = gce()
+
+    async def request(made: Request) -> Json:
+        return {"name": "another", "status": "DONE"}
+
+    cast(Any, api).request = request
+    with pytest.raises(CloudError, match=r"globalOperations\.get: the answer is not about o"):
+        await api._done("forwardingRules.insert", {"selfLink": link, "status": "RUNNING"})
+
+
 @pytest.mark.parametrize(
     "path",
     [f"projects/p/{'x' * 9_000_000}/z", "projects/p/zs/z", "projects/p", "projects/p/zones/Z"],

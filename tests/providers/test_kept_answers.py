@@ -13,8 +13,9 @@ from ccm.errors import Throttled
 from ccm.model.objects import Json
 from ccm.providers.gce.api import GceApi
 from ccm.providers.gce.config import GlobalSection
-from ccm.providers.incus.config import NodeSection, RouteSection
+from ccm.providers.incus.config import BalancerSection, NodeSection, RouteSection
 from ccm.providers.incus.inventory import Inventory, Nic
+from ccm.providers.incus.lb.backends import BackendReader
 from ccm.providers.incus.routes import IncusRoutes
 from ccm.providers.incus.zones import Zones
 
@@ -34,7 +35,7 @@ class Cloud:
             raise self.failures.pop()
         return self._answer(self.true)
 
-    get_named = get
+    get_named = get_config = get
 
 
 def gce() -> tuple[Cloud, Read]:
@@ -58,7 +59,22 @@ def incus_network() -> tuple[Cloud, Read]:
     return cloud, lambda: routes._kind(instance, nic)
 
 
-CLOUDS = {"gce": gce, "incus-server": incus_server, "incus-network": incus_network}
+def incus_project() -> tuple[Cloud, Read]:
+    cloud = Cloud(lambda owner: {"features.networks": str(owner == RIGHT).lower()})
+    reader = BackendReader(cast(Any, cloud), cast(Any, None), BalancerSection(network="net"))
+
+    async def read() -> str:
+        return RIGHT if await reader._owner("k8s") == "k8s" else WRONG
+
+    return cloud, read
+
+
+CLOUDS = {
+    "gce": gce,
+    "incus-server": incus_server,
+    "incus-network": incus_network,
+    "incus-project": incus_project,
+}
 
 
 @pytest.fixture(params=CLOUDS)

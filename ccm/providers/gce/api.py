@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from ccm.cloud.credentials import Credentials, RenewedToken, is_shown
 from ccm.cloud.interface import Gate, Quota
-from ccm.cloud.json_api import JsonApi, Request, next_of
+from ccm.cloud.json_api import JsonApi, Request, next_of, verify_about
 from ccm.cloud.shared_read import KeptRead
 from ccm.errors import (
     CloudError,
@@ -196,9 +196,9 @@ class GceApi(JsonApi):
             if (seconds := next(waits, None)) is None:
                 raise RetryAfter(f"{method} is under way: {path}", POLLS[-1])
             await asyncio.sleep(seconds)
-            operation = await self.request(
-                Request(f"{scope}Operations.get", OPERATION, "GET", f"{API_PATH}/{path}")
-            )
+            look = f"{scope}Operations.get"
+            operation = await self.request(Request(look, OPERATION, "GET", f"{API_PATH}/{path}"))
+            verify_about(look, operation, "name", path.rpartition("/")[2])
         if errors := objects(mapping(operation.get("error")).get("errors")):
             said = "; ".join(
                 f"{text(error.get('code'))} {text(error.get('message'))}" for error in errors

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 
 from ccm.cloud.machines import verify_any, verify_complete
-from ccm.cloud.shared_read import SharedRead
+from ccm.cloud.shared_read import KeptRead, SharedRead
 from ccm.http import path_of
 from ccm.model.cloud import Network, read_network
 from ccm.model.objects import Json, Node, text
@@ -57,7 +58,7 @@ class BackendReader:
         self._api, self._inventory, self._section = api, inventory, section
         self._list = SharedRead(self._read_all)
         self._subnets: Sequence[Network] = ()
-        self._owners = {DEFAULT: DEFAULT}  # of the networks that instances of a project are in
+        self._owners: dict[str, KeptRead[str]] = {}  # of networks, by project of instances
 
     async def read(self, nodes: Sequence[Node]) -> Candidates:
         """Raises rather than leave one out that may only be unreadable."""
@@ -108,11 +109,16 @@ class BackendReader:
         return project == own or await self._owner(project) == await self._owner(own)
 
     async def _owner(self, project: str) -> str:
+        """The project that has the networks which a project's instances are in."""
+        if project == DEFAULT:
+            return DEFAULT
         if project not in self._owners:
-            config = await self._api.get_config("GetProject", path_of("projects", project), project)
-            is_own = config.get("features.networks") == "true"
-            self._owners[project] = project if is_own else DEFAULT
-        return self._owners[project]
+            self._owners[project] = KeptRead(partial(self._read_owner, project))
+        return await self._owners[project]()
+
+    async def _read_owner(self, project: str) -> str:
+        config = await self._api.get_config("GetProject", path_of("projects", project), project)
+        return project if config.get("features.networks") == "true" else DEFAULT
 
     def _name(self, instance: ListedInstance) -> str:
         """Names of instances are one project's; none has an underscore."""
