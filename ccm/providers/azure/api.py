@@ -192,6 +192,7 @@ class AzureApi(JsonApi):
         try:
             return await self.attempt(_shown(request, url, token))
         except Unauthenticated:
+            self._has_no_token = True  # it may be for another audience than the cloud has
             token = await self._tokens[tenant].get(instead_of=token)
         return await self.attempt(_shown(request, url, token))
 

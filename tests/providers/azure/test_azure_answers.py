@@ -14,8 +14,9 @@ from ccm.http import HttpResponse
 from ccm.model.objects import Json
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
-from ccm.providers.azure.lb.addresses import PublicAddresses
+from ccm.providers.azure.lb.addresses import Owner, PublicAddresses
 from ccm.providers.azure.lb.members import MEMBERS, Members, PoolMembers, backends
+from ccm.providers.azure.lb.names import SERVICE_TAGS
 from ccm.providers.azure.lb.plan import FRONTENDS, RULES, is_used
 from ccm.providers.azure.machines import Machine, Machines
 from ccm.providers.azure.shared_writes import SharedResource
@@ -101,6 +102,30 @@ async def test_zones_that_an_answer_leaves_out_are_asked_for_again() -> None:
     assert await addresses.zones() == ["1", "2"]
 
 
+@pytest.mark.parametrize("lacking", ["list", "answer"])
+async def test_a_public_address_keeps_what_one_answer_lacks(lacking: str) -> None:
+    """It is written whole, and its name would be anybody's."""
+    path = BALANCER.replace("loadBalancers/kit", "publicIPAddresses/shared")
+    full: Json = {"id": path, "etag": "1", "tags": {SERVICE_TAGS[0]: "default/web,default/other"}}
+    full["properties"] = {"dnsSettings": {"domainNameLabel": "shop"}}
+    bare, written = {**full, "properties": {}}, list[Json]()
+    is_listed_bare = lacking == "list"
+
+    class Api:
+        async def get(self, operation: str, path: str) -> Json:
+            return full if is_listed_bare else bare
+
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            written.append(body["properties"])
+            return body
+
+    addresses = PublicAddresses(cast(AzureApi, Api()), AzureConfig(), "kit")
+    with nullcontext() if is_listed_bare else pytest.raises(RetryAfter, match="lacks parts"):
+        listed = bare if is_listed_bare else full
+        await addresses.release(Owner("kit", "default/web"), [], [listed])
+    assert written == ([full["properties"]] if is_listed_bare else [])
+
+
 async def test_endpoints_that_give_no_token_are_asked_for_again() -> None:
     azure, logins = api(resource_manager_endpoint=STACK, use_managed_identity_extension=False,
         aad_client_id="id", aad_client_secret="secret", tenant_id="t"), list[str]()  # fmt: skip
@@ -125,6 +150,33 @@ async def test_endpoints_that_give_no_token_are_asked_for_again() -> None:
     assert not isinstance(raised.value, Unauthenticated)
     assert (await azure._new_token("t")).value == "token"
     assert logins == ["https://old", "https://new"]
+
+
+async def test_endpoints_whose_tokens_are_refused_are_asked_for_again() -> None:
+    """An audience that one answer has wrong counted until a restart."""
+    azure, shown = api(resource_manager_endpoint=STACK, use_managed_identity_extension=False,
+        aad_client_id="id", aad_client_secret="secret", tenant_id="t"), list[str]()  # fmt: skip
+
+    def endpoints(audience: str) -> list[Json]:
+        known = {"loginEndpoint": "https://login", "audiences": [f"https://{audience}"]}
+        return [{"name": "AzurePublicCloud", "authentication": known}]
+
+    answers = [endpoints("wrong"), endpoints("right")]
+
+    async def attempt(request: Any) -> tuple[Any, HttpResponse]:
+        found: Any = {}
+        if request.operation == "GetEndpoints":
+            found = answers.pop(0)
+        elif request.operation == "GetToken":
+            shown.append("right" if b"right" in request.body else "wrong")
+            found = {"access_token": f"{shown[-1]}-token-of-sixteen", "expires_in": 3600}
+        elif shown[-1] == "wrong":
+            raise Unauthenticated("the audience is wrong")
+        return found, HttpResponse(200, "", {})
+
+    cast(Any, azure).attempt = attempt
+    assert await azure.get("GetResource", BALANCER) == {}
+    assert shown == ["wrong", "right"]
 
 
 async def test_a_machine_that_a_list_leaves_out_keeps_its_interface_in_the_pool() -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from ccm.cloud.lookup import find_lost
 from ccm.cloud.shared_read import SharedLock, SharedRead
-from ccm.errors import CloudError, Refused
+from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.objects import Json, mapping, objects, text
-from ccm.providers.azure.api import AzureApi, Elsewhere
+from ccm.providers.azure.api import RACE_RETRY, AzureApi, Elsewhere
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.ids import (
     NETWORK,
@@ -192,12 +192,7 @@ class PublicAddresses:
         wanted = await self._wanted(request, family, record, name, is_new=not record)
         if record and covers(record, wanted) and not self._lacks_dns(request, record, wanted):
             return record
-        path = self._path(request, name)
-        resource = SharedResource(self._api, "PublicAddress", path, {}, lock=SharedLock(None))
-        written = await resource.change(
-            lambda current: _change(current, wanted), record or {"id": path}
-        )
-        return written or {}
+        return await self._write(record, wanted, self._path(request, name))
 
     def _check_free(self, request: BalancerRequest, record: Json) -> None:
         """Raise `Refused` for another cluster's; where Services are restricted, for any other's."""
@@ -226,8 +221,22 @@ class PublicAddresses:
             if has_label:  # or others would have its name
                 left["tags"][DNS_TAGS[0]] = None
                 left["properties"] = {"dnsSettings": None}
-            resource = SharedResource(self._api, "PublicAddress", path, None, lock=SharedLock(None))
-            await resource.change(lambda current, left=left: _change(current, left))  # type: ignore[misc]
+            await self._write(record, left, path)
+
+    async def _write(self, listed: Json, wanted: Json, path: str) -> Json:
+        """The address as it is then; what a list has of it, an answer of its ETag has to have.
+
+        It is written whole: its DNS label would be anybody's, or its tags would go.
+        """
+        empty = None if listed else Json()
+        resource = SharedResource(self._api, "PublicAddress", path, empty, lock=SharedLock(None))
+
+        def edit(current: Json) -> None:
+            if current.get("etag") == listed.get("etag") and not covers(current, listed):
+                raise RetryAfter(f"the answer lacks parts of {path}", RACE_RETRY)
+            _change(current, wanted)
+
+        return await resource.change(edit, None if listed else {"id": path}) or {}
 
     def _is_own(self, owner: Owner, record: Json) -> bool:
         """Whether it was made for the Service: another cluster, whose old controller wrote no
