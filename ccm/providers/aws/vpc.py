@@ -186,13 +186,16 @@ class Vpc:
         self, instance_ids: Sequence[str], new: Collection[str], tag: ClusterTag
     ) -> Iterable[Json]:
         """Records of those that exist. Of `new` ones that one answer lacks, or has without our tag,
-        another kind of read decides: nothing would have them looked for again.
+        another kind of read decides: nothing would have them looked for again. So it does of those
+        that are called another cluster's, and would leave.
         """
         found = {
             text(item.get("InstanceId")): item for item in self._api.find_instances(instance_ids)
         }
-        marked = {key for key, item in found.items() if tag.is_on(read_tags(item.get("Tags")))}
-        doubted = [item for item in instance_ids if item in new and item not in marked][:MAX_LOST]
+        tags = {key: read_tags(item.get("Tags")) for key, item in found.items()}
+        odd = {*new} - {key for key in tags if tag.is_on(tags[key])}
+        odd |= {key for key in tags if tag.is_foreign(tags[key])}
+        doubted = [item for item in instance_ids if item in odd][:MAX_LOST]
         again, _ = call_without_wrong_ids(
             (ID_NOT_FOUND, ID_MALFORMED),
             doubted,

@@ -327,3 +327,28 @@ async def test_a_node_without_an_instance_costs_no_read_a_service(
     aws.proxy.reset()
     await aws.update_nodes(asking(kind), nodes)
     assert "ec2:DescribeInstances" not in aws.proxy.counted()
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_an_instance_that_one_answer_calls_another_clusters_stays_injected(
+    aws: Aws, kind: str
+) -> None:
+    """No change of its Node would bring it back: it was behind nothing for half an hour."""
+    machines, one, odd = aws.launch(2), asking(kind), list[bytes]()
+    nodes = [*map(node_of, machines)]
+    await aws.ensure(one, nodes)
+    await aws.start()  # one that remembers nothing
+
+    def mixed_up(request: Request, answer: bytes) -> bytes:
+        if request.operation != "DescribeInstances" or odd:
+            return answer
+        odd.append(answer)
+        return answer.replace(MARK.encode(), b"kubernetes.io/cluster/other")
+
+    aws.proxy.rewrite = mixed_up
+    await aws.update_nodes(one, nodes)
+    assert odd
+    (found,) = aws.classic_elbs() if kind == "classic" else aws.target_groups()
+    listed = [it["InstanceId"] for it in found.get("Instances", ())]
+    behind = listed if kind == "classic" else aws.targets(found)
+    assert {*behind} == {it["InstanceId"] for it in machines}
