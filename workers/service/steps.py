@@ -94,6 +94,7 @@ class ServiceSteps:
         self._turns = WriteTurns(context.executor, context.queue)
         self._written: dict[str, float] = {}  # UID of a Service to our last write of its balancer
         self._sought = set[str]()  # UIDs of Services whose load balancer was looked for in vain
+        self._taken = set[str]()  # UIDs of Services of which one answer gives something to another
         self._failed = set[str]()  # UIDs of Services whose last Event says that a sync failed
         self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
@@ -121,6 +122,7 @@ class ServiceSteps:
                 uid = state.owner.uid if state.owner else ""
                 self._failed.discard(uid)
                 self._sought.discard(uid)
+                self._taken.discard(uid)
                 return ServiceState(planned=state.planned), None
             case _:
                 assert_never(action)
@@ -182,6 +184,10 @@ class ServiceSteps:
             raise
         except Refused as error:
             kinds = isinstance(error, NoRoom), isinstance(error, TakenByAnother)
+            if kinds[1] and service.ingress and service.uid not in self._taken:
+                self._taken.add(service.uid)  # one answer may be wrong, and what it has would go
+                raise RetryAfter(str(error), STALE_LIST_RETRY) from error
+            self._taken.discard(service.uid)
             refusal = Refusal(asked, backends, time.monotonic(), str(error), *kinds)
             return replace(state, refusal=refusal)
         except CloudError as error:
@@ -191,6 +197,7 @@ class ServiceSteps:
                 await self._withdraw(state, service)
             raise
         self._sought.discard(service.uid)
+        self._taken.discard(service.uid)
         if balancer and not balancer.ingress:  # what the status has stays there
             raise RetryAfter(f"load balancer {balancer.name} has no address yet", ADDRESS_RETRY)
         is_news = not action.is_check or service.uid in self._failed

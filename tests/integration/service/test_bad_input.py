@@ -338,8 +338,9 @@ async def test_a_service_that_is_refused_the_port_of_another_keeps_no_address() 
     """Each node would lead clients of the address to the port of either; it is given up once."""
     async with running_with(service(), N1) as w:
         assert w.service().ingress
-        w.balancers.failures["ensure"] = [TakenByAnother("port 443 is another's")] * 2
+        w.balancers.failures["ensure"] = [TakenByAnother("port 443 is another's")] * 3
         await w.change(spec(ports=[port(443)]))
+        await w.later()
         assert not w.service().ingress
         assert w.balancers.of(w.service()) is None
         assert "port 443 is another's" in w.controller.details(KEY)["refused"]
@@ -350,6 +351,18 @@ async def test_a_service_that_is_refused_the_port_of_another_keeps_no_address() 
         assert len(w.balancers.named("delete")) == deletions
         await w.change(spec(ports=[port(444)]))
         assert w.service().ingress
+
+
+async def test_one_answer_that_gives_a_port_to_another_takes_no_address_away() -> None:
+    """It would not be had again: what is made later has another one."""
+    async with running_with(service(), N1) as w:
+        before = w.service().ingress
+        w.balancers.failures["ensure"] = [TakenByAnother("port 443 is another's")]
+        await w.change(spec(ports=[port(443)]))
+        await w.later()
+        assert asked_ports(w) == [port(443)]
+        assert w.service().ingress == before
+        assert not w.balancers.named("delete")
 
 
 async def test_a_service_that_is_handed_over_leads_to_no_node_port_that_is_anothers_now() -> None:
