@@ -63,17 +63,19 @@ class Authorizer:
         )
 
     async def authorize(
-        self, user: UserInfo, verb: str, path: str, is_served: bool
+        self, user: UserInfo, verb: str, path: str, resource: str
     ) -> AccessDecision:
         """Raises `ReviewFailed` when the API server does not decide, or `TooManyReviews`.
 
-        `is_served`: there is something at this path. Others are spent in any case, as everyone
-        may have a permission for all below `/api`.
+        `resource` is what there is at this path, such as `/livez/{check}`. Without any, a review is
+        spent in any case, as everyone may have a permission for all below `/api`. One path alone
+        has reviews of its own: what someone asks about others keeps no one from it.
         """
         if PRIVILEGED_GROUP in user.groups:
             return AccessDecision(True)
         key = (user, verb, path)
-        return await self._decisions.get(key, lambda: self._review(*key, is_served))
+        who = user.name, path if resource == path else ""
+        return await self._decisions.get(key, lambda: self._review(*key, who, bool(resource)))
 
     async def close(self) -> None:
         """Cancel the reviews in flight."""
@@ -85,10 +87,10 @@ class Authorizer:
         return self._settings.authorization_webhook_cache_unauthorized_ttl
 
     async def _review(
-        self, user: UserInfo, verb: str, path: str, is_served: bool
+        self, user: UserInfo, verb: str, path: str, who: tuple[str, str], is_served: bool
     ) -> AccessDecision:
         budget = self._anonymous if user == ANONYMOUS else self._named
-        budget.spend(user.name, (user, verb, path))
+        budget.spend(who, (user, verb, path))
         result, is_good = "failed", None
         spec: Json = {
             "user": user.name,
@@ -103,7 +105,7 @@ class Authorizer:
             result, is_good = "yes" if is_allowed else "no", is_allowed and is_served
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "access", result)
-            budget.on_result(user.name, (user, verb, path), is_good)
+            budget.on_result(who, (user, verb, path), is_good)
         return AccessDecision(is_allowed, text(status.get("reason")))
 
 
@@ -138,19 +140,18 @@ class AccessMiddleware:
             code = error.status
             raise
         finally:
-            resource = request.match_info.route.resource
-            path = resource.canonical if resource else OTHER_PATH
+            path = _resource(request) or OTHER_PATH
             self._counters.count(metrics.HTTPS_REQUESTS, path, str(code))
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         path, verb = request.path, request.method.lower()
-        is_served = request.match_info.http_exception is None
+        resource = _resource(request)
         if verb not in CHANGING_VERBS and self._authorizer.is_always_allowed(path):
             return None
         try:
             is_known = request.transport in self._permitted
             user = await self._authenticator.authenticate(request, is_known)
-            decision = await self._authorizer.authorize(user, verb, path, is_served)
+            decision = await self._authorizer.authorize(user, verb, path, resource)
         except Unauthenticated:
             return _status(401, "Unauthorized", "Unauthorized")
         except TooManyReviews:
@@ -161,7 +162,7 @@ class AccessMiddleware:
             return _status(500, "InternalError", why)
         if decision.is_allowed:
             # Others are permitted what everyone is, such as /version.
-            if request.transport and is_served and user != ANONYMOUS:
+            if request.transport and resource and user != ANONYMOUS:
                 self._permitted.add(request.transport)
             return None
         why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
@@ -171,6 +172,12 @@ class AccessMiddleware:
         if time.monotonic() >= self._no_warning_until:
             self._no_warning_until = time.monotonic() + WARNING_INTERVAL
             log.warning("request refused: review failed", extra={"why": why})
+
+
+def _resource(request: web.Request) -> str:
+    """What is asked for, such as `/livez/{check}`; empty where there is nothing."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource else ""
 
 
 def _status(code: int, reason: str, message: str) -> web.Response:

@@ -22,11 +22,12 @@ from ccm.supervisor.https.client_ca import (
     ClientCAProvider,
     RequestHeaderNames,
 )
-from ccm.supervisor.https.reviews import ReviewBudget, ReviewCache, Reviewer
+from ccm.supervisor.https.reviews import ReviewBudget, ReviewCache, Reviewer, TooManyReviews
 from ccm.supervisor.listening import network_of
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 INVALID_TOKENS, INVALID_WINDOW = 20, 10.0  # so many of one address in so many seconds
+VALID_TOKENS = 100  # the same of one user, of which each Pod may have any number
 
 LOOPBACK = "127."
 """Begins addresses of which each user of this host has 16 million: they count as one."""
@@ -67,6 +68,7 @@ class Authenticator:
         ttl = settings.authentication_token_webhook_cache_ttl
         self._tokens: ReviewCache[UserInfo | None] = ReviewCache(lambda _: ttl)
         self._invalid = ReviewBudget(INVALID_TOKENS, INVALID_WINDOW)
+        self._valid = ReviewBudget(VALID_TOKENS, INVALID_WINDOW)
 
     async def authenticate(self, request: web.BaseRequest, is_known: bool) -> UserInfo:
         """Raises `Unauthenticated`, `ReviewFailed` when a token cannot be reviewed, or
@@ -107,16 +109,24 @@ class Authenticator:
 
     async def _review(self, token: str, key: bytes, sender: Sender) -> UserInfo | None:
         self._invalid.spend(sender, key)
-        user, result = None, "failed"
+        user, result, is_good = None, "failed", None
         try:
             status = await self._reviewer.create("TokenReview", {"token": token})
             if status.get("authenticated") is True:
                 user = _user_in_review(status.get("user"))
-            result = "yes" if user else "no"
+            result, is_good = ("yes", self._is_one_of_few(user)) if user else ("no", False)
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "token", result)
-            self._invalid.on_result(sender, key, {"yes": True, "no": False}.get(result))
+            self._invalid.on_result(sender, key, is_good)
         return user
+
+    def _is_one_of_few(self, user: UserInfo) -> bool | None:
+        """None for a token of a user who has so many that they count as made-up ones do."""
+        try:
+            self._valid.spend(user.name, None)
+        except TooManyReviews:
+            return None
+        return True
 
 
 def _network(client: str) -> str:

@@ -3,7 +3,7 @@
 `connect_accepted_socket(ssl=…)` reads 256 KiB of a client in one turn of the loop: up to 10,000 new
 keys. It does not limit what is no data, and does not report when the socket is closed. The class
 behind it is not documented, but what is used of it here is the same from Python 3.11 to 3.14: the
-constructor, `max_size`, and the limit of what waits to be decrypted.
+constructor, `max_size`, the limit of what waits to be decrypted, and a step of a handshake.
 """
 
 import asyncio
@@ -80,8 +80,31 @@ class BoundedClient(asyncio.Protocol):
             self._end.cancel()
 
 
+class Turns:
+    """Work that takes milliseconds: of all that waits, one piece is done in a turn of the loop."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Callable[[], object], None] = {}
+
+    def add(self, work: Callable[[], object]) -> None:
+        """Do it in its turn, once however often it was added until then."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._do_one)
+        self._waiting.setdefault(work)
+
+    def _do_one(self) -> None:
+        work = next(iter(self._waiting))
+        del self._waiting[work]
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._do_one)
+        work()
+
+
 class BoundedTls(SSLProtocol):
-    """TLS of one client: ends one that sends what is no data, and reads little of it at a time."""
+    """TLS of one client: ends one that sends what is no data, and reads little of it at a time.
+
+    Of all handshakes one goes on in a turn of the loop.
+    """
 
     max_size = MAX_READ
 
@@ -89,8 +112,10 @@ class BoundedTls(SSLProtocol):
         self,
         client: BoundedClient,
         context: ssl.SSLContext,
+        handshakes: Turns,
         on_lost: Callable[["BoundedTls"], object],
     ) -> None:
+        self._handshakes = handshakes
         self._is_ready = asyncio.get_running_loop().create_future()
         super().__init__(self._is_ready.get_loop(), client, context, self._is_ready, True)
         self._app_transport.set_read_buffer_limits(MAX_READ)  # while the client's requests wait
@@ -123,6 +148,13 @@ class BoundedTls(SSLProtocol):
             self.abort()
         else:
             super().buffer_updated(nbytes)
+
+    def _do_handshake(self) -> None:
+        self._handshakes.add(self._go_on_shaking_hands)
+
+    def _go_on_shaking_hands(self) -> None:
+        if not self._is_ready.done():
+            super()._do_handshake()  # type: ignore[misc]  # it is not documented
 
     def connection_lost(self, error: BaseException | None) -> None:
         super().connection_lost(error)

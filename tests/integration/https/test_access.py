@@ -75,6 +75,21 @@ async def test_made_up_tokens_of_one_address_do_not_cost_one_review_each(
     assert (await server.get("/page", token="new", source="127.0.0.2")).status == 200
 
 
+async def test_valid_tokens_of_one_user_do_not_cost_one_review_each(
+    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Pod has any number made for its account, and all of them are valid for an hour."""
+    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
+    for number in range(200):
+        reviews.add_token(f"valid-{number}", "alice")
+    codes = Counter(
+        [(await server.get("/page", token=f"valid-{number}")).status for number in range(200)]
+    )
+    assert codes == {403: 120, 429: 80}
+    assert (await server.get("/page", token="valid-0")).status == 403
+    assert reviews.counts["TokenReview"] == 120
+
+
 async def test_a_user_of_this_host_has_one_address_for_made_up_tokens(
     server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,13 +155,14 @@ async def test_made_up_tokens_keep_no_new_one_of_a_known_connection_out(
         assert await scrape("next") == 200
 
 
+@pytest.mark.parametrize("is_new", [True, False], ids=["first", "again"])
 async def test_what_no_one_is_permitted_keeps_no_permitted_request_out(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, is_new: bool
 ) -> None:
     monkeypatch.setattr("ccm.supervisor.https.access.ANONYMOUS_WINDOW", 3600.0)
     reviews.allow("system:unauthenticated", "/page")
     async with serving(reviews, authorization_webhook_cache_authorized_ttl=0.0) as server:
-        assert (await server.get("/page")).status == 200
+        assert is_new or (await server.get("/page")).status == 200
         for number in range(30):
             other = (await server.get(f"/page/{number}")).status
         assert other == 429

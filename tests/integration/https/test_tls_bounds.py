@@ -3,7 +3,10 @@
 import asyncio
 import os
 import ssl
+from asyncio.sslproto import SSLProtocol
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -19,6 +22,7 @@ from tests.integration.https.hostile_tls import (
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
     LocalServer,
+    connected,
     pipeline,
     send_until_stuck,
     serving,
@@ -26,6 +30,7 @@ from tests.integration.https.served import (
 )
 from tests.support.deadlines import within
 from tests.support.pki import trusting_anybody
+from tests.support.waiting import until
 
 P256, P384, X25519 = 23, 24, 29
 FINITE_FIELDS = {0x102: 4096, 0x103: 6144, 0x104: 8192}  # groups and the bits of their keys
@@ -52,6 +57,33 @@ async def test_a_hello_of_any_length_is_not_read(
     made_up = (0x0999,) * signatures
     hello = client_hello([P256], {}, [*made_up, ECDSA_SHA256])
     assert await asyncio.to_thread(is_answered, server.port, hello) == is_taken
+
+
+async def test_one_handshake_goes_on_in_a_turn_of_the_loop(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes milliseconds, and clients of this host, or of many addresses, begin a hundred."""
+    protocol: Any = SSLProtocol
+    turns, now, go_on = list[int](), 0, protocol._do_handshake
+
+    async def count() -> None:
+        nonlocal now
+        while True:
+            now += 1
+            await asyncio.sleep(0)
+
+    def noted(tls: SSLProtocol) -> None:
+        turns.append(now)
+        go_on(tls)
+
+    monkeypatch.setattr(protocol, "_do_handshake", noted)
+    counting = asyncio.create_task(count())
+    with ExitStack() as held:
+        for _ in range(20):
+            held.enter_context(connected(server)).sendall(client_hello([P256], {}))
+        await until(lambda: len(turns) >= 20)
+        counting.cancel()
+    assert len({*turns}) == len(turns)
 
 
 async def test_keys_that_are_updated_without_end_end_the_connection(
