@@ -193,9 +193,14 @@ class KubernetesError(_SaidOutside):
         return self.status in (401, 403)
 
     @property
+    def is_gone(self) -> bool:
+        """The object is not there, by the API server's own word: a proxy answers 404 as well."""
+        return self.status == 404 and self.reason == "NotFound"
+
+    @property
     def is_denied_or_gone(self) -> bool:
         """What was asked for is not there, or not for us; any other error may pass."""
-        return self.status in (403, 404)
+        return self.status == 403 or self.is_gone
 
 
 class Unreachable(_SaidOutside):

@@ -239,7 +239,7 @@ class Runner:
         self._executor.survived(key)
 
     def _end_with(self, key: str, error: KubernetesError) -> None:
-        if error.status == 404:
+        if error.is_gone:
             self._end(key, Result("it is gone, and so is the work"))
         elif error.is_race and self._queue.failures(key) < RACES:
             self._wait(key, f"changed meanwhile ({error.reason})", None)

@@ -12,7 +12,7 @@ from ccm.cloud.interface import (
     SecretReader,
 )
 from ccm.errors import CloudError, Denied, KubernetesError, Unreachable
-from ccm.kube.client import Kube
+from ccm.kube.client import Kube, about
 from ccm.model.objects import Json, mapping, text
 
 log = logging.getLogger(__name__)
@@ -56,9 +56,9 @@ def namespace_reader(kube: Kube) -> NamespaceReader:
 
 async def _get(kube: Kube, path: str, place: str) -> Json:
     try:
-        return await kube.get(path)
+        return about(path, await kube.get(path))
     except KubernetesError as error:
-        failure = Denied if error.status in (401, 403, 404) else CloudError
+        failure = Denied if error.is_denial or error.is_gone else CloudError
         raise failure(f"{place} cannot be read: {error}") from error
     except Unreachable as error:
         raise CloudError(f"{place} cannot be read: {error}") from error
@@ -70,10 +70,10 @@ def config_map_keeper(kube: Kube, *, creates: bool) -> ConfigMapKeeper:
     async def keep(namespace: str, name: str, data: Mapping[str, str]) -> Mapping[str, str]:
         path, place = f"/api/v1/namespaces/{namespace}/configmaps", f"ConfigMap {namespace}/{name}"
         try:
-            found = await kube.get(f"{path}/{name}")
+            found = about(f"{path}/{name}", await kube.get(f"{path}/{name}"))
             return {key: text(value) for key, value in mapping(found.get("data")).items()}
         except KubernetesError as error:
-            if error.status != 404:
+            if not error.is_gone:
                 failure = Denied if error.is_denial else CloudError
                 raise failure(f"{place} cannot be read: {error}") from error
         except Unreachable as error:

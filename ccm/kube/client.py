@@ -33,6 +33,8 @@ _JSON = "application/json"
 METADATA_ONLY = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
 """What is accepted of an object's kind in answer to a write, of which only the version is news."""
 MAX_ATTEMPTS = 5  # of a request that is answered with 429
+OF_ANY_KIND = ("", "PartialObjectMetadata", "TokenRequest")
+"""What says nothing of the kind that it is about."""
 MAX_NAME = 512  # characters of another object's name in an error
 LONGEST_PAUSE = 60.0  # seconds for which a 429 is obeyed, whatever its Retry-After says
 FIELDS = b'"fieldsV1":{'  # begins managed fields; in a text its quotes would be escaped
@@ -331,12 +333,22 @@ def about(path: str, answer: Json) -> Json:
     *_, plural, name = ["", *path.removesuffix("/status").split("/")]
     is_namespace, rest = plural == "namespaces", path.partition("/namespaces/")[2]
     namespace = "" if is_namespace else rest.partition("/")[0]
-    meta = mapping(answer.get("metadata"))
+    kind, meta = text(answer.get("kind")), mapping(answer.get("metadata"))
     found = text(meta.get("namespace")), text(meta.get("name"))
-    if found != (unquote(namespace), unquote(name)):
-        other = "/".join(found).lstrip("/")[:MAX_NAME]
+    if found != (unquote(namespace), unquote(name)) or not is_one_of(plural, kind):
+        other = f"{kind} {'/'.join(found).lstrip('/')}".strip()[:MAX_NAME]
         raise Unreachable(f"{path}: the answer is about another object: {other!r}")
     return answer
+
+
+def is_one_of(plural: str, kind: str) -> bool:
+    """Whether an object of this kind is one of `plural`, as a `Service` is one of `services`.
+
+    A Service, its Endpoints and its Ingress often have one name.
+    """
+    singular = kind.lower()
+    is_like = plural.startswith(singular[:-1]) and len(plural) <= len(singular) + 2  # `policies`
+    return is_like or kind in OF_ANY_KIND
 
 
 def _failure(answer: HttpResponse) -> KubernetesError:

@@ -23,7 +23,7 @@ async def read_cluster_uid(kube: Kube) -> str:
     try:
         found = about(PATH, await kube.get(PATH))
     except KubernetesError as error:
-        if error.status != 403 and error.reason != "NotFound":  # which is no proxy's 404
+        if error.status != 403 and not error.is_gone:
             raise
         extra = {"namespace": NAMESPACE, "why": str(error), "instead": "--cluster-name"}
         log.warning("the cluster's UID cannot be read", extra=extra)

@@ -71,7 +71,7 @@ class LeaseClient:
         try:
             raw = await self.kube.request("GET", self.path, timeout=timeout)
         except KubernetesError as error:
-            if error.status != 404:
+            if not error.is_gone:
                 raise
             self._raw = {}
             return None

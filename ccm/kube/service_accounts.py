@@ -72,7 +72,7 @@ async def own_account(kube: Kube) -> ServiceAccount | None:
     try:
         answer = await kube.post(SELF_REVIEWS, body, REQUEST_TIMEOUT)
     except KubernetesError as error:
-        if not error.is_denied_or_gone:
+        if error.status not in (403, 404):
             raise
         return None
     user = text(mapping(mapping(answer.get("status")).get("userInfo")).get("username"))

@@ -15,7 +15,7 @@ import orjson
 from ccm.decide.backoff import Backoff
 from ccm.errors import AnswerTooLarge, KubernetesError, Unreachable
 from ccm.http import HttpConnection
-from ccm.kube.client import Kube, decode
+from ccm.kube.client import Kube, decode, is_one_of
 from ccm.model.objects import Json, mapping, text
 
 PAGE_SIZE = 100  # more at once would cost memory that stays: 40 MiB at 500, 24 at 100
@@ -216,7 +216,7 @@ def _delay(failure: Exception, failures: int, timings: WatchTimings) -> float:
 async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[WatchEvent]:
     """A page that is too large is asked for again with half as many objects, down to one."""
     yield ListStarted()
-    size, more, bounded = PAGE_SIZE, dict[str, str](), kube.up_to(MAX_PAGE)
+    size, more, first, bounded = PAGE_SIZE, dict[str, str](), "", kube.up_to(MAX_PAGE)
     while True:
         try:
             asked = bounded if size > 1 else kube
@@ -226,8 +226,12 @@ async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wat
                 raise
             size //= 2
             continue
+        version = text(page["metadata"]["resourceVersion"])
         if not more:
-            position.check(text(page["metadata"]["resourceVersion"]))
+            position.check(version)
+            first = version
+        elif _is_older(version, first):
+            raise Unreachable(f"GET {path}: a page of version {version} after one of {first}")
         for item in page["items"] or ():
             event = _updated(item)
             if isinstance(event, Malformed):
@@ -238,7 +242,7 @@ async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wat
             break
         if more == (more := {"continue": text(meta["continue"])}):
             raise Unreachable(f"GET {path}: a page came again instead of the next one")
-    position.move(meta["resourceVersion"])
+    position.move(first)
     yield ListCompleted()
 
 
@@ -260,8 +264,7 @@ async def _page(kube: Kube, path: str, params: dict[str, str]) -> Json:
 
 def _is_of_another(path: str, answer: Mapping[str, Any], suffix: str = "") -> bool:
     """Whether it says that it is of another kind: a proxy may mix up whose answer is whose."""
-    plural = path.rpartition("/")[2]
-    return f"{text(answer.get('kind')).removesuffix(suffix).lower()}s" not in ("s", plural)
+    return not is_one_of(path.rpartition("/")[2], text(answer.get("kind")).removesuffix(suffix))
 
 
 async def _check_past(kube: Kube, path: str, position: _Position) -> None:

@@ -21,7 +21,9 @@ class Server:
         self.paths.append(path)
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer
+        *_, plural, name = path.split("/")
+        place = {} if plural == "namespaces" else {"namespace": path.split("/")[4]}
+        return {"kind": plural[:-1].title(), "metadata": {"name": name, **place}} | self.answer
 
     async def post(self, path: str, body: Json) -> Json:
         self.paths.append(f"{path} {body['metadata']['name']} {body['data']}")
@@ -48,8 +50,11 @@ async def test_what_it_holds_is_text() -> None:
     [
         (KubernetesError(403, "Forbidden", "no", None), Denied),
         (KubernetesError(404, "NotFound", "no", None), Denied),
+        (KubernetesError(404, "Not Found", "404 page not found", None), CloudError),
         (KubernetesError(500, "InternalError", "no", None), CloudError),
         (Unreachable("no"), CloudError),
+        ({"kind": "ConfigMap"}, CloudError),
+        ({"metadata": {"name": "other", "namespace": "n"}}, CloudError),
         ({"data": {"a": encoded(b"\xff")}}, Denied),
         ({"data": {"a": "!"}}, Denied),
     ],
@@ -78,13 +83,16 @@ async def test_a_config_map_that_is_missing_is_made_where_that_is_allowed(
     ("answer", "kind"),
     [
         (KubernetesError(403, "Forbidden", "no", None), Denied),
+        (KubernetesError(404, "Not Found", "404 page not found", None), CloudError),
         (KubernetesError(500, "InternalError", "no", None), CloudError),
         (Unreachable("no"), CloudError),
+        ({"metadata": {"name": "another", "namespace": "n"}}, CloudError),
     ],
 )
 async def test_a_config_map_that_cannot_be_read_is_not_made(
-    answer: Exception, kind: type[CloudError]
+    answer: Json | Exception, kind: type[CloudError]
 ) -> None:
+    """A proxy mixes up answers, or answers 404 by itself: all load balancers would be another's."""
     server = Server(answer)
     with pytest.raises(CloudError, match="ConfigMap n/c") as raised:
         await config_map_keeper(cast(Kube, server), creates=True)("n", "c", {})

@@ -3,7 +3,7 @@
 import pytest
 
 from ccm.errors import KubernetesError, Unreachable
-from ccm.kube.client import JSON_PATCH, about
+from ccm.kube.client import JSON_PATCH, about, is_one_of
 from ccm.kube.cluster_identity import read_cluster_uid
 from ccm.kube.lease import LeaseClient
 from ccm.kube.service_accounts import ServiceAccount, request_token
@@ -43,13 +43,34 @@ def test_an_answer_about_the_object_is_one(path: str, meta: Json) -> None:
     assert about(path, {"metadata": meta}) == {"metadata": meta}
 
 
-@pytest.mark.parametrize("answer", [{}, {"metadata": {"name": "s"}}, {"metadata": {"name": "n 1"}}])
+ENDPOINTS: Json = {"kind": "Endpoints", "metadata": {"name": "s", "namespace": "a"}}
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"metadata": {"name": "s"}}, {"metadata": {"name": "n 1"}}, ENDPOINTS]
+)
 async def test_an_answer_about_another_object_is_no_proof_of_a_write(answer: Json) -> None:
     async with serving(json_answer(answer)) as (_, kube):
         performer = Performer(kube, FakePort().permission, grace=5.0)
         for write in (Patch(SERVICE, (EDIT,)), Merge(f"{SERVICE}/status", {})):
             with pytest.raises(Unreachable, match="another object"):
                 await performer.perform(write)
+
+
+@pytest.mark.parametrize(
+    ("plural", "kind"),
+    [
+        ("services", "Service"),
+        ("leases", "Lease"),
+        ("networkpolicies", "NetworkPolicy"),
+        ("ingresses", "Ingress"),
+        ("endpoints", "Endpoints"),
+        ("nodes", "PartialObjectMetadata"),
+    ],
+)
+def test_a_kind_is_known_by_its_plural(plural: str, kind: str) -> None:
+    assert is_one_of(plural, kind)
+    assert not is_one_of(plural, "ServiceAccount")
 
 
 async def test_the_cluster_is_not_told_by_another_object() -> None:
@@ -73,9 +94,11 @@ async def test_a_lease_is_held_only_by_an_answer_that_has_our_write(spec: Json) 
                 await write(1.0)
 
 
-async def test_another_lease_is_not_taken_for_ours() -> None:
-    meta = {"name": "kube-scheduler", "namespace": "kube-system"}
-    async with serving(json_answer({"metadata": meta, "spec": {"holderIdentity": "two"}})) as it:
+@pytest.mark.parametrize(("kind", "name"), [("Lease", "other"), ("ServiceAccount", "ccm")])
+async def test_another_lease_is_not_taken_for_ours(kind: str, name: str) -> None:
+    """An account of this name has no annotation of a freeze."""
+    other = {"kind": kind, "metadata": {"name": name, "namespace": "kube-system"}}
+    async with serving(json_answer(other | {"spec": {"holderIdentity": "two"}})) as it:
         lease = LeaseClient(it[1], "kube-system", "ccm", "one", 15.0)
         with pytest.raises(Unreachable, match="another object"):
             await lease.get(1.0)

@@ -544,3 +544,13 @@ async def test_a_list_that_comes_again_instead_of_its_rest_is_given_up() -> None
         found = await events(kube, 8)
         assert kinds(found) == "[ put put failed [ put ] open"
         assert asked(server)[:4] == ["list", "list", "list", "watch 6"]
+
+
+async def test_an_old_page_behind_a_new_one_takes_no_object_away() -> None:
+    """A proxy keeps answers: the object that came since would count as gone."""
+    new, rest = listing(5, obj("a", 1), more="next"), listing(5, obj("b", 5))
+    answers = (new, rest, stream(GONE), new, listing(4), new, rest, stream())
+    async with serving(*answers) as (server, kube):
+        found = await events(kube, 14)
+        assert kinds(found) == "[ put put ] open failed [ put failed [ put put ] open"
+        assert asked(server)[-1] == "watch 5"

@@ -132,7 +132,7 @@ class ServiceSteps:
             perform = partial(self._context.performer.perform, patch_for(write))
             answer = await self._turns.write(write.service.namespace, write.service.key, perform)
         except KubernetesError as error:
-            if not (error.status == 404 or error.is_race or error.is_refusal):
+            if not (error.is_gone or error.is_race or error.is_refusal):
                 why = write_failed(write, error)
                 self._record(sync_failed(write.service, why))
             raise
@@ -149,7 +149,7 @@ class ServiceSteps:
             path = path_of(service)
             found = about(path, await self._context.performer.kube.get(path))
         except KubernetesError as error:
-            if error.status == 404 and error.reason == "NotFound":
+            if error.is_gone:
                 return
             raise
         if mapping(found.get("metadata")).get("uid") == service.uid:

@@ -122,7 +122,7 @@ class ClientCAProvider:
             answer = await self._kube.request("GET", CONFIG_MAP, timeout=CONFIG_MAP_TIMEOUT)
             self._cluster = _parse(about(CONFIG_MAP, answer))
         except (KubernetesError, Unreachable, ValueError) as error:
-            if isinstance(error, KubernetesError) and error.status == 404:
+            if isinstance(error, KubernetesError) and error.is_gone:
                 self._cluster = ClientCAs()  # this API server takes no client certificates
                 return self._interval
             is_tolerated = self._settings.authentication_tolerate_lookup_failure

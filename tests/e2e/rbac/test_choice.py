@@ -70,8 +70,9 @@ async def test_where_an_account_is_missing_the_next_one_is_taken() -> None:
     assert found["volume_label"] == OWN
 
 
-@pytest.mark.parametrize("status", [401, 500, 503])
+@pytest.mark.parametrize("status", [401, 404, 500, 503])
 async def test_a_worker_acts_as_no_other_while_a_token_is_not_to_be_had(status: int) -> None:
+    """A proxy answers 404, too, without the word of the API server."""
     with pytest.raises(KubernetesError):
         await chosen(**{"cloud-node-controller": failure(status, "Trouble")})
 

@@ -27,6 +27,7 @@ class ReviewApi:
     permissions: set[Permission] = field(default_factory=set)
     config: Json | None = None  # of the ConfigMap
     meta: Json = field(default_factory=dict)  # of another ConfigMap that is answered with
+    is_missing: bool = False  # the ConfigMap, by the word of a proxy
     failures: list[int] = field(default_factory=list)
     hangs: asyncio.Event | None = None  # while it is not set, no review is answered
     counts: Counter[str] = field(default_factory=Counter)  # requests by kind
@@ -69,6 +70,8 @@ class ReviewApi:
 
     async def _config_map(self) -> web.Response:
         self.counts["ConfigMap"] += 1
+        if self.is_missing:
+            return web.Response(text="404 page not found", status=404)
         if self.config is None:
             return web.json_response({"kind": "Status", "reason": "NotFound"}, status=404)
         meta = {"name": CONFIG_MAP.rpartition("/")[2], "namespace": "kube-system", **self.meta}

@@ -200,6 +200,13 @@ async def test_another_config_map_names_no_authority(
         reviews.publish_cas(Authority("other").pem)
 
 
+async def test_the_404_of_a_proxy_takes_no_client_its_authority(
+    reviews: ReviewApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with unread_config_map(reviews, tmp_path, caplog):
+        reviews.is_missing = True
+
+
 @asynccontextmanager
 async def unread_config_map(
     reviews: ReviewApi, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -106,6 +106,12 @@ async def test_what_a_provider_has_others_read_costs_no_write_and_no_call_more()
             "failed to update load balancer status: the API server answered 500",
             id="failed",
         ),
+        pytest.param(
+            KubernetesError(404, "Not Found", "404 page not found", None),
+            "SyncLoadBalancerFailed",
+            "the API server answered 404",
+            id="a proxy's",
+        ),
     ],
 )
 async def test_a_status_that_could_not_be_written_is_reported_and_written_later(
