@@ -80,7 +80,7 @@ class BoundedClient(asyncio.Protocol):
             self._end.cancel()
 
 
-class Turns:
+class PacedCalls:
     """Work that takes milliseconds: of all that waits, one piece is done in a turn of the loop."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class BoundedTls(SSLProtocol):
         self,
         client: BoundedClient,
         context: ssl.SSLContext,
-        handshakes: Turns,
+        handshakes: PacedCalls,
         on_lost: Callable[["BoundedTls"], object],
     ) -> None:
         self._handshakes = handshakes

@@ -27,7 +27,7 @@ from ccm.settings import Settings
 from ccm.supervisor.https.access import AccessMiddleware, Authorizer
 from ccm.supervisor.https.authentication import Authenticator
 from ccm.supervisor.https.client_ca import ClientCAProvider
-from ccm.supervisor.https.connection import BoundedClient, BoundedTls, Turns
+from ccm.supervisor.https.connection import BoundedClient, BoundedTls, PacedCalls
 from ccm.supervisor.https.reviews import Reviewer
 from ccm.supervisor.https.timings import HttpsTimings
 from ccm.supervisor.https.tls import ServingTls
@@ -277,7 +277,7 @@ class TlsListener:
         self._accepted: dict[asyncio.Task[None], socket.socket] = {}  # before its handshake begins
         self._open: dict[BoundedTls, str] = {}  # until the socket is closed, which a client delays
         self._allowances = Allowances[str](HANDSHAKES, HANDSHAKE_PAUSE, MOST_ADDRESSES)
-        self._turns = Turns()
+        self._paced_handshakes = PacedCalls()
 
     async def run(self) -> None:
         """Accept for ever."""
@@ -327,7 +327,9 @@ class TlsListener:
                 if address != LOCAL and self._allowances.take(address, time.monotonic()):
                     connection.close()
                     return
-                tls = BoundedTls(self._protocol(), self._context, self._turns, self._forget)
+                tls = BoundedTls(
+                    self._protocol(), self._context, self._paced_handshakes, self._forget
+                )
                 await tls.handshake(connection)
         except OSError as error:  # the client's fault
             log.debug("TLS handshake failed", extra={"error": str(error)})
