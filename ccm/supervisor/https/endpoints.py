@@ -3,6 +3,7 @@ decided here."""
 
 import asyncio
 import logging
+import re
 import sys
 import threading
 import time
@@ -10,7 +11,6 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from operator import itemgetter
 from types import FrameType
 from typing import Any
@@ -31,6 +31,8 @@ NOT_MACHINE_PARSEABLE = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility"
     " guarantees and is for debugging purposes only.\n"
 )
+SHARE_OF_SCRAPES = 0.1  # of the time of the loop, where clients scrape without end
+VERSION = re.compile("version=[^;]*")  # in a type of content; clients choose any, of few forms
 NO_PPROF = "pprof is Go's; /debug/stacks shows where each thread and task is\n"
 
 
@@ -161,9 +163,8 @@ class Endpoints:
     def routes(self, is_profiling: bool) -> Iterator[web.RouteDef]:
         """Those under `/debug` only with `is_profiling`."""
         yield from self.health.routes()
-        turn = asyncio.Lock()
-        yield web.get("/metrics", partial(_exposition, turn, self.metrics))
-        yield web.get("/metrics/slis", partial(_exposition, turn, self.slis))
+        yield web.get("/metrics", Exposition(self.metrics).answer)
+        yield web.get("/metrics/slis", Exposition(self.slis).answer)
         yield web.delete("/metrics/slis", self._reset_slis)
         yield web.get("/configz", self._configz)
         yield web.get("/statusz", self._statusz)
@@ -227,17 +228,46 @@ async def _pprof(_: web.Request) -> web.Response:
     return web.Response(text=NO_PPROF, status=501)
 
 
-async def _exposition(
-    turn: asyncio.Lock, registry: CollectorRegistry, request: web.Request
-) -> web.Response:
-    """One scrape in each turn of the loop: of many at once, a Lease would wait for them all."""
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    async with turn:
-        await asyncio.sleep(0)  # the others wait meanwhile, and not only for this one
-        body = encode(registry)
-    response = web.Response(body=body, headers={"Content-Type": content_type})
-    response.enable_compression()
-    return response
+class Exposition:
+    """The metrics of a registry as text, for which they are collected: milliseconds of the loop.
+
+    Who asks before a text is begun gets that one, and most of the time goes to others, however many
+    ask.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry, self._turn = registry, asyncio.Lock()
+        self._texts: dict[str, _Text] = {}  # by form
+        self._rests_until = 0.0
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """In the form that the request accepts."""
+        asked = time.monotonic()
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        form = VERSION.sub("", content_type)
+        async with self._turn:
+            text = self._texts.get(form)
+            if text is None or text.begun < asked:
+                await asyncio.sleep(max(self._rests_until - time.monotonic(), 0.0))
+                text = self._texts[form] = self._collect(encode, content_type)
+        response = web.Response(body=text.body, headers={"Content-Type": text.content_type})
+        response.enable_compression()
+        return response
+
+    def _collect(self, encode: Callable[[CollectorRegistry], bytes], content_type: str) -> "_Text":
+        begun = time.monotonic()
+        text = _Text(begun, encode(self._registry), content_type)
+        self._rests_until = begun + (time.monotonic() - begun) / SHARE_OF_SCRAPES
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """All metrics as they were when it was `begun` (monotonic)."""
+
+    begun: float
+    body: bytes
+    content_type: str
 
 
 def _paths(app: web.Application) -> Iterable[str]:

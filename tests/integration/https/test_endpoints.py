@@ -272,8 +272,11 @@ class Turns(Collector):
         yield GaugeMetricFamily("ccm_turns", "Since the start.", 1)
 
 
-async def test_many_scrapes_at_once_hold_up_nothing_else(reviews: ReviewApi) -> None:
+async def test_many_scrapes_at_once_hold_up_nothing_else(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each takes its time, and a renewal of the Lease would wait for all of them."""
+    monkeypatch.setattr("ccm.supervisor.https.endpoints.SHARE_OF_SCRAPES", 0.001)
     turns, supervisor = Turns(), Supervisor()
     endpoints = supervisor.endpoints()
     endpoints.metrics.register(turns)
@@ -293,4 +296,4 @@ async def test_many_scrapes_at_once_hold_up_nothing_else(reviews: ReviewApi) -> 
                 assert b" 200 " in await reader.readline()
                 writer.close()
         counting.cancel()
-    assert len({*turns.scrapes}) == len(turns.scrapes) == 30
+    assert len({*turns.scrapes}) == len(turns.scrapes) < 5

@@ -7,7 +7,6 @@ import ssl
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from ccm.processes import resident_bytes
 from ccm.supervisor.https import server as server_module
-from ccm.supervisor.https.endpoints import _exposition
+from ccm.supervisor.https.endpoints import Exposition
 from ccm.supervisor.https.server import LOCAL, to_close
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
@@ -344,7 +343,7 @@ async def test_what_a_handler_does_not_take_is_logged_once(
     reviews: ReviewApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where the metrics are open, any client may send it without end: a traceback each."""
-    route = web.get("/metrics", partial(_exposition, asyncio.Lock(), CollectorRegistry()))
+    route = web.get("/metrics", Exposition(CollectorRegistry()).answer)
     flags = {"master": reviews.url, "authorization_always_allow_paths": ("/metrics",)}
     async with serving_routes([route], **flags) as server:
         odd = [("Accept", "text/plain;version=x")]
