@@ -1,7 +1,6 @@
 """What Nova says about Nodes: many to a call, and three answers, never two."""
 
 import asyncio
-import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -9,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from urllib.parse import quote
 
-from ccm.cloud.lookup import batches
 from ccm.cloud.machines import Listing, MachineLookup, join_reasons
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound
@@ -185,10 +183,16 @@ def names_filters(names: Sequence[str]) -> Iterator[str]:
     It is a regular expression of the database behind Nova, which quotes `|` on MySQL; a row of
     optional groups does the same. Whether case counts depends on the database.
     """
-    quoted = [re.sub(r"([^A-Za-z0-9-])", r"\\\1", name) for name in names]
-    length = sum(len(quote(f"({name})?")) for name in quoted)
-    for some in batches(quoted, BATCH // math.ceil(length / MAX_FILTER)):
-        yield f"^{''.join(f'({name})?' for name in some)}$"
+    some, length = list[str](), 0
+    for name in names:
+        group = "({})?".format(re.sub(r"([^A-Za-z0-9-])", r"\\\1", name))
+        if some and length + len(quote(group)) > MAX_FILTER:
+            yield f"^{''.join(some)}$"
+            some, length = [], 0
+        some.append(group)
+        length += len(quote(group))
+    if some:
+        yield f"^{''.join(some)}$"
 
 
 def read_server(server: Json, networking: NetworkingSection, region: str) -> Answer:
