@@ -129,9 +129,17 @@ class PodCidrIndex:
         return [self._entries[name] for name in sorted(names)]
 
     def usual_lengths(self) -> dict[int, int]:
-        """The prefix length that most Nodes have, by IP version; of two the shorter one."""
+        """The prefix length that most Nodes have, by IP version; of two the shorter one.
+
+        Not where there is a mask, which says by itself what is too wide.
+        """
         by_count = sorted(self._counts.items(), key=lambda item: (item[1], -item[0][1]))
-        return {version: length for (version, length), count in by_count if count}
+        masks = self.limits.masks
+        return {
+            version: length
+            for (version, length), count in by_count
+            if count and not masks.get(version)
+        }
 
     def taken_by(self, cidrs: PodCidrs, network: Network) -> list[str]:
         """The other Nodes that have `network` or a part of it by right; empty when this one does.
@@ -160,8 +168,17 @@ class PodCidrIndex:
         return sorted(self._names_on(network) - {cidrs.node.name})
 
     def nodes_on(self, network: Network) -> list[Node]:
-        """All Nodes that have `network` or a part of it, or of which it is a part."""
-        return [self._entries[name].node for name in self._names_on(network)]
+        """All Nodes that have `network` or a part of it, or of which it is a part.
+
+        Not those of which it is a part and that are wider than most: a kubelet may have all.
+        """
+        shortest = min(self.usual_lengths().get(network.version, 0), network.prefixlen)
+        found = (self._entries[name] for name in self._names_on(network))
+        return [
+            cidrs.node
+            for cidrs in found
+            if any(each.overlaps(network) and each.prefixlen >= shortest for each in cidrs.networks)
+        ]
 
     def _names_on(self, network: Network) -> set[str]:
         names: set[str] = set()

@@ -117,6 +117,18 @@ async def test_a_wide_pod_cidr_that_comes_and_goes_is_no_work_for_others() -> No
         assert "wide" not in w.cloud.routes.values()
 
 
+async def test_where_there_is_a_mask_a_newer_node_takes_no_part_of_one_wider_than_most() -> None:
+    """Nodes that come have half of what those before had, say, or register for that."""
+    small = [routed(f"n{at}", f"10.244.{at}.0/25", tweaks=(OLD,)) for at in (1, 2, 3)]
+    async with world(routed("victim", A4, tweaks=(OLD,)), *small) as w:
+        async with successor(w, node_cidr_mask_size_ipv4=24) as strict:
+            await strict.settle()
+            strict.cluster.put(routed("0-hostile", "10.244.0.128/25", tweaks=(NEW,)))
+            await strict.settle()
+            assert strict.cloud.routes[A4] == "victim"
+            assert "0-hostile" not in strict.cloud.routes.values()
+
+
 @pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.7/32", "10.244.0.0/23"])
 async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
     """Whatever its name, in whichever order a new process hears of them, routed or not yet."""
@@ -226,6 +238,15 @@ async def test_a_persons_way_to_another_clouds_pods_stays() -> None:
         w.cloud.put(C4, "gone")
         await w.full_pass()
         assert w.cloud.routes == {A4: "a", "10.244.128.0/17": "vpn"}
+
+
+async def test_a_wide_pod_cidr_of_a_node_without_machine_keeps_no_lost_route() -> None:
+    """It may be another cloud's, and a person's way to it stays."""
+    wide = routed("wide", "10.244.0.0/16", tweaks=(with_provider_id(""), NEW))
+    async with world(routed("a", A4), routed("b", B4), wide) as w:
+        w.cloud.put(C4, "gone")
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "a", B4: "b"}
 
 
 @pytest.mark.parametrize(
