@@ -81,7 +81,8 @@ class OpenStackRoutes:
         ours = list(our_routes(router, hops, by_server))
         elsewhere = {item.next_hop for item in ours if item.next_hop and item.next_hop not in hops}
         current = {hop.address for port in await self._ports_at(elsewhere) for hop in hops_of(port)}
-        wanted = [(read_network(cidr), node) for node in nodes for cidr in node.pod_cidrs]
+        by_age = sorted(nodes, key=lambda node: node.age_order, reverse=True)  # the oldest counts
+        wanted = [(read_network(cidr), node) for node in by_age for cidr in node.pod_cidrs]
         asked = {network for network, _ in wanted}
         says = {
             (network, text(address.get("address"))): node

@@ -396,6 +396,10 @@ async def test_a_port_that_a_list_leaves_out_deletes_no_route() -> None:
     assert [(one.node, one.is_blackhole) for one in complete] == [(x.name, False) for x in nodes]
     del ports[1]
     assert await listed(nodes) == complete
+    hostile = node("z", "openstack:///" + ID.format(9))
+    hostile.raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    hostile.raw["spec"]["podCIDRs"], hostile.raw["status"] = [cidrs[0]], nodes[0].raw["status"]
+    assert await listed([*nodes, hostile]) == complete
     nodes[0].raw["status"]["addresses"][0]["address"] = "10.0.0.9"
     assert [one.is_blackhole for one in await listed(nodes)] == [True, False, False]
 
