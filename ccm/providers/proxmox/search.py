@@ -103,16 +103,16 @@ class Search:
             inventory.forget_identity(machine)
         if found := await self._of_uuid(named, uuid, is_sure=True):
             return Unknown(f"machine {found[0]} has UUID {uuid}, which one answer did not say")
-        why = join_reasons(self._failed.values() or await self._why_unread())
+        why = join_reasons(self._failed.values() or await self._why_unread(uuid))
         return Unknown(why) if why else Gone(f"no machine of any cluster has UUID {uuid}")
 
-    async def _why_unread(self) -> list[str]:
-        """Why a UUID may be there although no machine in the lists has it."""
-        found = list[str]()
-        for inventory, machine in self._all():
-            identity = inventory.known_identity(machine)
-            if not identity or not identity.uuid:
-                found.append(f"machine {machine.vmid} of {inventory.region} has no UUID")
+    async def _why_unread(self, uuid: str) -> list[str]:
+        """Why a UUID may be there although no machine in the lists has it.
+
+        What was forgotten is read again: a kubelet may name any machine, and state another UUID.
+        """
+        unsure = await self._of_uuid(self._all(), uuid, is_sure=False)
+        found = [f"machine {item} has no UUID, or this one" for item in unsure]
         for region, inventory in self._inventories.items():
             before = self._lists[region]
             found += before.incomplete_reasons or await self._why_incomplete(inventory)

@@ -11,7 +11,7 @@ from aiohttp import web
 from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import Gone, Instance
 from ccm.providers.proxmox.api import ProxmoxApi
-from ccm.providers.proxmox.inventory import MOST_LEFT, Inventory
+from ccm.providers.proxmox.inventory import MOST_LEFT, Identity, Inventory, ListedMachine
 from tests.providers.proxmox.conftest import Started, node_with
 from tests.providers.proxmox.served import ALL_RIGHTS, LIST, TOKEN, Served, config_of
 from tests.providers.proxmox.test_proxmox_instances import OTHER_UUID, UUID, why
@@ -65,6 +65,26 @@ async def test_a_uuid_that_no_machine_has_is_gone(pve: Served, cloud: Started) -
 async def test_a_machine_without_a_uuid_may_be_anyones(pve: Served, cloud: Started) -> None:
     pve.add(101, "other")
     assert "machine 101 of one has no UUID" in await cloud.why(NAMED)
+
+
+async def test_a_node_that_states_another_uuid_of_a_machine_keeps_no_other_from_being_gone(
+    pve: Served, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's configuration is read again then, and was taken for unread meanwhile."""
+    pve.add(101, "other", OTHER_UUID)
+    read, turns, is_read = Inventory.identity, count(), asyncio.Event()
+
+    async def identity(inventory: Inventory, machine: ListedMachine) -> Identity:
+        """The one about the hostile Node is answered last."""
+        found = await read(inventory, machine)
+        if next(turns):
+            is_read.set()
+        await is_read.wait()
+        return found
+
+    monkeypatch.setattr(Inventory, "identity", identity)
+    hostile = node_with("hostile", UUID, "proxmox://one/101")
+    assert isinstance((await cloud.describe(hostile, NAMED))[NAMED.name], Gone)
 
 
 async def test_a_uuid_is_looked_for_in_the_list_of_after(pve: Served, cloud: Started) -> None:
