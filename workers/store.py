@@ -210,10 +210,10 @@ class MachineHolders:
         self._first: dict[str, str] = {}  # by machine, the Node that had it when another named it
 
     def update(self, name: str, node: Node | None, keeps_first: bool = False) -> set[str]:
-        """Take in a Node, or that there is none; the other Nodes of its machines, old and new.
+        """Take in a Node, or that there is none; the others of machines that another Node has now.
 
-        Of one whose machine, age and UUID are what they were, the others are not concerned. With
-        `keeps_first` a Node keeps its machine from one that names it later, however old that is.
+        With `keeps_first` a Node keeps its machine from one that names it later, however old that
+        is.
         """
         before = self._machines.pop(name, "")
         machine = self._machine(node.provider_id) if node and node.provider_id else ""
@@ -221,6 +221,7 @@ class MachineHolders:
         if before and machine == before and self._nodes[before][name] == claim:
             self._machines[name] = machine
             return set()
+        held = {item: self._holder_of(item) for item in (before, machine)}
         if before:
             *age, system_uuid = self._nodes[before].pop(name)
             if node is None or tuple(age) != node.age_order:
@@ -231,13 +232,13 @@ class MachineHolders:
             if keeps_first and machine != before and len(known) == 1:
                 (self._first[machine],) = known
             known[name] = (*node.age_order, node.system_uuid)
-        others = {*self._nodes.get(before, ()), *self._nodes.get(machine, ())} - {name}
         if before and not self._nodes[before]:
             del self._nodes[before]
         for holders in (self._rightful, self._first):
             if machine != before and holders.get(before) == name:
                 del holders[before]
-        return others
+        moved = (item for item, holder in held.items() if self._holder_of(item) != holder)
+        return {other for item in moved for other in self._nodes.get(item, ())} - {name}
 
     def _remember(self, name: str, machine: str, system_uuid: str) -> None:
         now = time.monotonic()
@@ -274,12 +275,14 @@ class MachineHolders:
         It is the one that the cloud says is on it, else who had it when others named it, or the
         oldest.
         """
-        machine = self._machines.get(name, "")
+        holder = self._holder_of(self._machines.get(name, ""))
+        return "" if holder == name else holder
+
+    def _holder_of(self, machine: str) -> str:
         nodes = self._nodes.get(machine, {})
         known = self._rightful.get(machine, ""), self._first.get(machine, "")
-        oldest = min(nodes, key=nodes.__getitem__, default=name)
-        holder = next((item for item in known if item in nodes), oldest)
-        return "" if holder == name else holder
+        oldest = min(nodes, key=nodes.__getitem__, default="")
+        return next((item for item in known if item in nodes), oldest)
 
     def why_not(self, name: str) -> str:
         """The Event of a Node that gets nothing, because another has its machine."""
@@ -326,12 +329,14 @@ class MachineHolders:
         return min(older, key=older.__getitem__, default="")
 
     def _machine(self, provider_id: str) -> str:
+        """What distinguishes it; empty for what is none of this cloud's, which names none."""
         try:
-            found = self._machine_of(provider_id) if self._is_ours(provider_id) else ""
-            return found or provider_id
+            if self._is_ours(provider_id):
+                return self._machine_of(provider_id) or provider_id
         except Exception:  # a provider's code, about whatever a kubelet wrote
             log.exception("provider ID not understood", extra={"provider_id": provider_id})
             return provider_id
+        return ""
 
 
 def duplicate_message(holder: str, why: str = "is older") -> str:

@@ -88,6 +88,7 @@ class BackendSet:
         self._chosen_by: dict[str, frozenset[str]] = {}  # keys of labels, by Service
         self._labels = Counter[str]()  # how many Services choose by each
         self._changes = Allowances[str](CHANGES, CHANGE_PAUSE, MOST_NODES)
+        self._registrations = Allowances[str](CHANGES, CHANGE_PAUSE, MOST_NODES)
         self._paused: dict[str, asyncio.TimerHandle] = {}  # by the name of the Node
         self._backends: Backends | None = None
         self._changed = asyncio.Event()
@@ -106,7 +107,9 @@ class BackendSet:
             self._initializing.setdefault(name, time.monotonic())
         else:
             self._initializing.pop(name, None)
-        if before != (identity, name in self._initializing):
+        is_turn = before[1] != (name in self._initializing)
+        is_counted = is_turn and not self._registrations.take(name, time.monotonic())
+        if before[0] != identity or is_counted:
             self.invalidate()
         elif node and identity and identity[1] != node.provider_id:
             self._backends = None  # kept, on another machine: whose that is may not be known yet

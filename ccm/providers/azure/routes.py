@@ -18,6 +18,7 @@ from ccm.providers.azure.shared_writes import SharedResource
 SEPARATOR = "____"
 """Between a Node's name and its network in the name of a route, which is all the mark it has."""
 HOP_TYPE = "VirtualAppliance"
+MOST_NAME = 80  # characters of a route's name; Azure refuses all that is written with a longer one
 
 
 class AzureRoutes:
@@ -65,6 +66,8 @@ class AzureRoutes:
         machine_id = ids.machine_of(node.provider_id)
         if not machine_id:
             raise Refused(f"node {node.name} has no machine of this cloud")
+        if len(name := name_of(node.name, cidr)) > MOST_NAME:
+            raise Refused(f"Azure takes no route with a name as long as {name}")
         machine = (await self._instances.read_all([node])).by_id.get(machine_id)
         version = ip_network(cidr).version
         hops = (
@@ -75,7 +78,7 @@ class AzureRoutes:
         if not hops:
             raise Refused(f"the machine of node {node.name} has no IPv{version} address")
         wanted: Json = {
-            "name": name_of(node.name, cidr),
+            "name": name,
             "properties": {
                 "addressPrefix": cidr,
                 "nextHopType": HOP_TYPE,

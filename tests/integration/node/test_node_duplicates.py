@@ -157,11 +157,15 @@ async def test_a_machine_that_the_cloud_knows_by_another_id_as_well_is_one() -> 
         assert is_untouched(w, asked)
 
 
+@pytest.mark.parametrize("provider_id", ["fake://a\nb/1", "1"])
 async def test_an_id_that_is_none_of_the_cloud_names_no_machine(
-    monkeypatch: pytest.MonkeyPatch,
+    provider_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Providers read the zone in it leniently, and the API server takes a line break."""
-    hostile = node(with_provider_id("fake://a\nb/1"), OLD, name="0-hostile")
+    """Providers read the zone in it leniently, and the API server takes a line break.
+
+    It takes what a provider makes of an ID as well, such as a bare UUID.
+    """
+    hostile = node(with_provider_id(provider_id), OLD, name="0-hostile")
     monkeypatch.setattr(Inventory, "machine_of", lambda _, written: written.rpartition("/")[2])
     async with world() as w:
         owner = node(tainted, with_provider_id("fake://1"), NEW, name="owner")

@@ -48,6 +48,16 @@ async def test_routes_made_together_are_few_writes_of_the_table(lab: Lab, cloud:
     assert [name for name, (_, is_hole) in found.items() if is_hole] == ["node-3____102443024"]
 
 
+async def test_a_route_of_too_long_a_name_is_in_no_write_of_others(
+    lab: Lab, cloud: Started
+) -> None:
+    """Azure refuses all of the table with it, which was written by halves then, each time."""
+    hostile = host(lab.add_machine("other"), "a" * 70)
+    with pytest.raises(Refused, match="takes no route with a name as long"):
+        await create(cloud, hostile)
+    assert lab.writes() == []
+
+
 async def test_a_machine_of_another_group_has_a_route(lab: Lab, cloud: Started) -> None:
     """And keeps it, when another Node's route has to be explained."""
     nodes = [host(lab.add_machine("node-0")), host(lab.add_machine("node-1", OTHER_GROUP))]
