@@ -120,13 +120,16 @@ async def test_a_wide_pod_cidr_that_comes_and_goes_is_no_work_for_others() -> No
 async def test_where_there_is_a_mask_a_newer_node_takes_no_part_of_one_wider_than_most() -> None:
     """Nodes that come have half of what those before had, say, or register for that."""
     small = [routed(f"n{at}", f"10.244.{at}.0/25", tweaks=(OLD,)) for at in (1, 2, 3)]
-    async with world(routed("victim", A4, tweaks=(OLD,)), *small) as w:
-        async with successor(w, node_cidr_mask_size_ipv4=24) as strict:
-            await strict.settle()
-            strict.cluster.put(routed("0-hostile", "10.244.0.128/25", tweaks=(NEW,)))
-            await strict.settle()
-            assert strict.cloud.routes[A4] == "victim"
-            assert "0-hostile" not in strict.cloud.routes.values()
+    victim, hostile = (
+        routed("victim", A4, tweaks=(OLD,)),
+        routed("0", "10.244.0.128/25", tweaks=(NEW,)),
+    )
+    async with world(victim, *small) as before, successor(before, node_cidr_mask_size_ipv4=24) as w:
+        await w.settle()
+        w.cluster.put(hostile)
+        await w.settle()
+        assert w.cloud.routes[A4] == "victim"
+        assert "0" not in w.cloud.routes.values()
 
 
 @pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.7/32", "10.244.0.0/23"])

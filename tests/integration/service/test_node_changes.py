@@ -138,7 +138,7 @@ async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever() -> None
 async def test_a_node_that_registers_for_ever_holds_up_no_other_that_joins(
     described: tuple[Tweak, ...],
 ) -> None:
-    """Nodes that change are waited for, as others may follow: two seconds, for as long as it did."""
+    """Nodes that change are waited for, as others may follow: each time for two seconds."""
 
     async def seconds_to_join(w: World, name: str) -> float:
         began = time.monotonic()
