@@ -103,13 +103,11 @@ class BackendSet:
         else:
             self._identities.pop(name, None)
         may_become_one = node is not None and _may_become_backend(node, self._provider_ids)
-        if node and may_become_one and node.is_uninitialized:
-            self._initializing.setdefault(name, time.monotonic())
-        else:
+        if not (node and may_become_one and node.is_uninitialized):
             self._initializing.pop(name, None)
-        is_turn = before[1] != (name in self._initializing)
-        is_counted = is_turn and not self._registrations.take(name, time.monotonic())
-        if before[0] != identity or is_counted:
+        elif not (before[1] or self._registrations.take(name, now := time.monotonic())):
+            self._initializing[name] = now
+        if before != (identity, name in self._initializing):
             self.invalidate()
         elif node and identity and identity[1] != node.provider_id:
             self._backends = None  # kept, on another machine: whose that is may not be known yet

@@ -1,7 +1,9 @@
 """What kubelets claim, and what they write again and again, costs others nothing."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import pytest
@@ -9,18 +11,20 @@ import pytest
 from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance, Unknown
+from ccm.model.objects import UNINITIALIZED_TAINT
 from tests.support.cloud import Inventory, MarkedMachines, Named
 from tests.support.nodes import Tweak, created, with_provider_id
 from tests.support.waiting import until
 from workers.machines import RECHECK
 from workers.service.backends import CHANGE_PAUSE, CHANGES
 
-from .objects import EXCLUDED, KEY, NO_PROVIDER_ID, node, service, with_address
+from .objects import EXCLUDED, KEY, NO_PROVIDER_ID, node, service, with_address, with_taint
 from .world import World, running_with, updates
 
 pytestmark = pytest.mark.virtual_time
 
 N1, N2, N3 = node("n1"), node("n2"), node("n3")
+UNINITIALIZED = with_taint(UNINITIALIZED_TAINT)
 
 
 def again(turn: int) -> Tweak:
@@ -331,3 +335,50 @@ async def test_a_kubelet_whose_machine_is_another_nodes_costs_few_reads() -> Non
             await asyncio.sleep(0.25)
         await w.rest()
         assert len(machines.reads) <= READS + 150 / READ_PAUSE + 1
+
+
+async def register_for_ever(w: World, *described: Tweak) -> None:
+    for turn in count():
+        w.cluster.put(node("0-hostile", again(turn), *described))
+        await asyncio.sleep(0.01)
+        w.cluster.remove("Node", "0-hostile")
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        pytest.param((NO_PROVIDER_ID, UNINITIALIZED), id="without-machine"),
+        pytest.param((with_provider_id("fake://n1"), created("2026-02-01T00:00:00Z")), id="claims"),
+    ],
+)
+async def test_a_node_that_registers_for_ever_holds_up_no_other_that_joins(
+    described: tuple[Tweak, ...],
+) -> None:
+    """Nodes that change are waited for, as others may follow: each time for two seconds."""
+
+    async def seconds_to_join(w: World, name: str) -> float:
+        began = time.monotonic()
+        w.cluster.put(node(name))
+        await until(lambda: any(name in update for update in updates(w)))
+        return time.monotonic() - began
+
+    async with running_with(N1, N2, service()) as w:
+        calm = await seconds_to_join(w, "n3")
+        registering = asyncio.create_task(register_for_ever(w, *described))
+        await asyncio.sleep(1.0)
+        assert await seconds_to_join(w, "n4") < 2 * calm
+        registering.cancel()
+
+
+async def test_a_node_that_registers_for_ever_beside_one_other_holds_up_few_new_services() -> None:
+    """Where half of the Nodes are being initialized, a new Service waits for them."""
+    in_time = 0
+    async with running_with(N1) as w:
+        for turn in range(24):
+            w.cluster.put(node("0-hostile", again(turn), NO_PROVIDER_ID, UNINITIALIZED))
+            w.cluster.put(service(name=f"web-{turn}"))
+            await asyncio.sleep(5.0)
+            in_time += any(f"web-{turn}" in call for call in w.balancers.named("ensure"))
+            w.cluster.remove("Node", "0-hostile")
+    assert in_time > 12

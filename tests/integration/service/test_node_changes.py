@@ -1,7 +1,6 @@
 """What changes of Nodes do to balancers (rows SN1…SN15, ST10…ST15)."""
 
 import asyncio
-import time
 from dataclasses import replace
 from itertools import count
 
@@ -124,41 +123,6 @@ async def test_nodes_that_never_rest_do_not_hold_up_an_update_for_ever() -> None
                 await asyncio.sleep(0.005)
         w.balancers.before_write = lambda: None
         await w.rest()
-
-
-@pytest.mark.parametrize(
-    "described",
-    [
-        pytest.param((NO_PROVIDER_ID, UNINITIALIZED), id="without-machine"),
-        pytest.param(
-            (with_provider_id("fake://n1"), created("2026-02-01T00:00:00Z")), id="another's"
-        ),
-    ],
-)
-async def test_a_node_that_registers_for_ever_holds_up_no_other_that_joins(
-    described: tuple[Tweak, ...],
-) -> None:
-    """Nodes that change are waited for, as others may follow: each time for two seconds."""
-
-    async def seconds_to_join(w: World, name: str) -> float:
-        began = time.monotonic()
-        w.cluster.put(node(name))
-        await until(lambda: any(name in update for update in updates(w)))
-        return time.monotonic() - began
-
-    async def register(w: World) -> None:
-        for turn in count():
-            w.cluster.put(node("0-hostile", again(turn), *described))
-            await asyncio.sleep(0.01)
-            w.cluster.remove("Node", "0-hostile")
-            await asyncio.sleep(0.01)
-
-    async with running_with(N1, N2, service()) as w:
-        calm = await seconds_to_join(w, "n3")
-        registering = asyncio.create_task(register(w))
-        await asyncio.sleep(1.0)
-        assert await seconds_to_join(w, "n4") < 2 * calm
-        registering.cancel()
 
 
 async def test_an_update_that_came_due_during_another_does_not_wait_for_the_nodes_again() -> None:
