@@ -18,7 +18,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ApiServer:
     """Answers each request with the next of `answers`, and with the last one for ever after.
 
-    A list of one object asks for the newest version; nothing here is newer than what was listed.
+    A list of one object asks for the newest version, which is `newest`.
     """
 
     def __init__(self) -> None:
@@ -27,10 +27,11 @@ class ApiServer:
         self.bodies: list[bytes] = []
         self.busy = self.most_busy = 0
         self.url = self.ca_file = ""
+        self.newest = 1000
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.query.get("limit") == "1" and "continue" not in request.query:
-            meta = {"resourceVersion": "1000", "continue": "more"}
+            meta = {"resourceVersion": str(self.newest), "continue": "more"}
             return web.json_response({"items": [], "metadata": meta})
         self.bodies.append(await request.read())
         self.requests.append(request)

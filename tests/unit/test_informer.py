@@ -258,7 +258,8 @@ async def test_an_object_that_is_too_large_for_a_frame_stays_what_it_was(
 ) -> None:
     large = "x" * MAX_VALUE
     nodes = Nodes(node("a", **{"is": 1}), node("b", **{"is": large}))
-    async with world(nodes) as (here, _):
+    async with world(nodes) as (here, api):
+        api.newest = 100  # the list is read object by object, and all of it is of one version
         worker = here.worker("w", LABELS)
         await until(lambda: worker.is_synced)
         assert worker.labels() == {"a": 1}

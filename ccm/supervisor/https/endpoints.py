@@ -32,6 +32,7 @@ NOT_MACHINE_PARSEABLE = (
     " guarantees and is for debugging purposes only.\n"
 )
 SHARE_OF_SCRAPES = 0.1  # of the time of the loop, where clients scrape without end
+LONGEST_REST = 1.0  # seconds between two of these, as when this process was stopped meanwhile
 VERSION = re.compile("version=[^;]*")  # in a type of content; clients choose any, of few forms
 NO_PPROF = "pprof is Go's; /debug/stacks shows where each thread and task is\n"
 
@@ -257,7 +258,8 @@ class Exposition:
     def _collect(self, encode: Callable[[CollectorRegistry], bytes], content_type: str) -> "_Text":
         begun = time.monotonic()
         text = _Text(begun, encode(self._registry), content_type)
-        self._rests_until = begun + (time.monotonic() - begun) / SHARE_OF_SCRAPES
+        rest = min((time.monotonic() - begun) / SHARE_OF_SCRAPES, LONGEST_REST)
+        self._rests_until = begun + rest
         return text
 
 
