@@ -23,7 +23,7 @@ from tests.docs.walks.recorder import ROOT, WALKS, Function, Line, Walk
 from tests.support.deadlines import timeout, within
 
 REPETITIONS = 5  # what goes on beside a walk on a busy machine is not in all of them
-QUIET = 0.1  # seconds in which an idle system writes nothing down
+QUIET = 0.2  # seconds in which an idle system writes nothing down: heartbeats leave no longer ones
 LOOKS = 20  # after which a walk begins all the same: what is in all repetitions counts alone
 SUPERVISOR = "MainProcess"
 GETS_MESSAGE = ("call", "ccm/bus/sockets.py", "Hub._take")
@@ -86,7 +86,7 @@ async def _until_idle(records: Path) -> None:
         if size == before:
             return
         before = size
-        await asyncio.sleep(timeout(QUIET))
+        await asyncio.sleep(QUIET)
 
 
 def files_of(walk: Walk, lines: list[Line], created: dict[str, float]) -> Files:
