@@ -8,12 +8,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar, final
 
 from ccm.cloud.gate import invoke, verify_missing
 from ccm.cloud.interface import Instances
+from ccm.cloud.machines import join_reasons, verify_complete
 from ccm.cloud.shared_read import SharedLock, SharedRead
 from ccm.decide.deletion import PLAUSIBLE_LOSS
 from ccm.errors import (
@@ -46,12 +47,14 @@ RACE_RETRY = 1.0  # seconds after which to look again at what someone else chang
 class Desired:
     """What one record of a Service has to be; `record` is the one that is there, if any.
 
-    `part` says which one it is, where a Service has several: an IP family, say.
+    `part` says which one it is, where a Service has several: an IP family, say. `lacking` is why
+    some of its backends are missing, as in `Balancer`.
     """
 
     record: Json | None
     content: Json
     part: str = ""
+    lacking: str = ""
 
 
 class _RefusedWrite(Exception):
@@ -246,8 +249,8 @@ class RecordBalancers(ABC, Generic[R]):
         """What has to be there; `own` records that nothing is desired of are removed."""
 
     @abstractmethod
-    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
-        """The fields of a record that say what is behind it, with these nodes."""
+    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Desired:
+        """The record with the fields that say what is behind it, with these nodes."""
 
     @abstractmethod
     def check_ready(self, record: Json) -> None:
@@ -301,8 +304,8 @@ class RecordBalancers(ABC, Generic[R]):
         if not own:
             verify_missing()
         with warnings_as_notes(request):
-            kept = list[Json]()
-            for desired in await self.desired(request, nodes, own):
+            kept, wanted = list[Json](), await self.desired(request, nodes, own)
+            for desired in wanted:
                 if record := await self._ensure(request, desired):
                     self._verify_own(service, record)
                     self.check_ready(record)
@@ -310,7 +313,8 @@ class RecordBalancers(ABC, Generic[R]):
             for record in own:
                 if not any(self.id_of(record) == self.id_of(item) for item in kept):
                     await self._remove(record)
-        return self.balancer(request, kept)
+        lacking = join_reasons(filter(None, (item.lacking for item in wanted)))
+        return replace(self.balancer(request, kept), lacking=lacking)
 
     def _verify_own(self, service: Service, record: Json) -> None:
         """Raise for another's: what stands before a cloud may mix up the answers to two writes."""
@@ -324,8 +328,12 @@ class RecordBalancers(ABC, Generic[R]):
             raise Refused(f"Service {service.key} has no load balancer")
         if self._creations and self._present_nodes.is_in_turn:
             raise RetryAfter("new load balancers come first: machines end all the time", 1.0)
+        lacking = list[str]()
         for record in own:
-            await self._update(record, await self.desired_backends(record, nodes))
+            desired = await self.desired_backends(record, nodes)
+            await self._update(record, desired.content)
+            lacking.append(desired.lacking)
+        verify_complete(filter(None, lacking))
 
     async def _find(self, service: Service, is_deleted: bool = False) -> Sequence[Json]:
         records = await self.read(service)

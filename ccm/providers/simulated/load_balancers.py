@@ -76,11 +76,11 @@ class SimulatedLoadBalancers(RecordBalancers[BalancerRequest]):
     async def desired(
         self, request: BalancerRequest, nodes: Sequence[Node], own: Sequence[Json]
     ) -> Sequence[Desired]:
-        content = request.settings | await self.desired_backends({}, nodes)
-        return [Desired(own[0] if own else None, content)]
+        backends = await self.desired_backends({}, nodes)
+        return [Desired(own[0] if own else None, request.settings | backends.content)]
 
-    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
-        return {"backends": machine_ids(nodes)}
+    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Desired:
+        return Desired(record, {"backends": machine_ids(nodes)})
 
     def differences(self, desired: Json, record: Json) -> Json:
         changes = differences(desired, record)

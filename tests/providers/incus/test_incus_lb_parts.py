@@ -10,13 +10,14 @@ import pytest
 from ccm.cloud.interface import Instances
 from ccm.cloud.testkit.harness import node, port, service
 from ccm.errors import CloudError, Conflict, NotFound, Refused
+from ccm.model.cloud import Ingress
 from ccm.model.objects import Json
 from ccm.model.records import differences
 from ccm.model.service import Service
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import FORWARD, BalancerSection
 from ccm.providers.incus.ids import Cluster
-from ccm.providers.incus.inventory import InstanceList, Inventory
+from ccm.providers.incus.inventory import ERROR, InstanceList, Inventory
 from ccm.providers.incus.lb import plan
 from ccm.providers.incus.lb.addresses import allowed_subnets, free_addresses, is_usable
 from ccm.providers.incus.lb.load_balancers import IncusLoadBalancers
@@ -213,7 +214,7 @@ class Network:
             "volatile.uuid": UUID[:-1] + str(number),
             "volatile.eth0.last_state.ip_addresses": f"10.99.0.{number + 2}",
         }
-        return instance(name=f"n-{number}", **{"config": config, **changes})
+        return instance(**{"name": f"n-{number}", "config": config, **changes})
 
     async def get(self, operation: str, path: str, **query: str) -> Any:
         self.operations.append(operation)
@@ -310,3 +311,39 @@ async def test_an_instance_stays_a_backend_while_answers_lack_its_address(
     assert network.records[way.ip]["backends"] == expected
     await network.started().update_nodes(asked, nodes[1:])
     assert network.records[way.ip]["backends"] == before[1:], "its Node is gone"
+
+
+def behind(network: Network, way: Ingress) -> set[str]:
+    """The instances behind a load balancer."""
+    return {backend.instance for backend in plan.backends_of(network.records[way.ip])}
+
+
+async def test_a_made_up_uuid_stops_no_service_while_an_instance_cannot_be_read() -> None:
+    """A kubelet may write any: each pass of each Service failed, after a read of the project."""
+    network, asked = Network(), service()
+    nodes = [node(f"n-{at}", f"incus://k8s/{UUID[:-1]}{at}") for at in range(3)]
+    hostile = node("hostile", f"incus://k8s/{UUID[:-1]}f")
+    (way,) = (await network.started().ensure(asked, [*nodes[:2], hostile])).ingress
+    assert behind(network, way) == {"n-0", "n-1"}
+    network.instances[0] = network.instance(0, config=None, status_code=ERROR)
+    with pytest.raises(CloudError, match="instance n-0 somewhere cannot be read"):
+        await network.started().update_nodes(asked, [nodes[0], nodes[2], hostile])
+    assert behind(network, way) == {"n-0", "n-2"}, "what cannot be read stays"
+    made = await network.started().ensure(service("new"), [*nodes, hostile])
+    assert "instance n-0" in made.lacking
+    assert behind(network, made.ingress[0]) == {"n-1", "n-2"}
+    network.instances[0] = network.instance(0)
+    await network.started().update_nodes(service("new"), [*nodes, hostile])
+    assert behind(network, made.ingress[0]) == {"n-0", "n-1", "n-2"}
+
+
+async def test_a_copy_in_a_project_of_the_same_name_takes_no_backend_away() -> None:
+    """Two servers may have the project and the UUID: it is not known which one is the Node's."""
+    network, asked = Network(), service()
+    nodes = [node(f"n-{at}", f"incus://k8s/{UUID[:-1]}{at}") for at in range(2)]
+    (way,) = (await network.started().ensure(asked, nodes)).ingress
+    network.instances.append(network.instance(0, name="copy"))
+    await network.started().update_nodes(asked, nodes)
+    assert behind(network, way) == {"n-0", "n-1"}
+    made = await network.started().ensure(asked, nodes)
+    assert "nodes n-0 have no instance of their own" in made.warnings[0]

@@ -75,7 +75,6 @@ async def test_a_member_that_is_down_costs_no_one_a_node_and_comes_back_whole(
         assert "instance node-2 on m2 cannot be read" in absent.why
         records = balancers.records()
         for work in (
-            lambda: balancers.ensure(service("new")),
             lambda: balancers.update(service(), "node-1", "node-2"),
             lambda: balancers.update(service(), "node-1"),
         ):

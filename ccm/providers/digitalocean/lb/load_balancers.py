@@ -113,9 +113,10 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         plan.check_fixed(request, own[0])
         return [Desired(own[0], {**request.settings, **backends.content})]
 
-    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
+    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Desired:
         kind, network = text(record.get("type")), text(record.get("network"))
-        return plan.backends(kind or REGIONAL, network or EXTERNAL, nodes).content
+        backends = plan.backends(kind or REGIONAL, network or EXTERNAL, nodes)
+        return Desired(record, backends.content)
 
     def differences(self, desired: Json, record: Json) -> Json:
         return differences(desired, plan.completed(record, desired))

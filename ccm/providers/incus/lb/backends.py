@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
+from itertools import chain
 
-from ccm.cloud.machines import verify_any, verify_complete
+from ccm.cloud.machines import join_reasons, verify_any, verify_complete
 from ccm.cloud.shared_read import KeptRead, SharedRead
 from ccm.http import path_of
 from ccm.model.cloud import Network, read_network
@@ -30,19 +31,24 @@ DEFAULT = "default"  # the project that has the networks of those without any of
 class Candidates:
     """Backends of all IP families, and warnings about Nodes that are left out.
 
-    `without_address` names instances that run and of which no address is known.
+    `unclear` names instances that run and of which no address is known, and those of which several
+    are one Node. `lacking` is why instances of Nodes may be missing: all but those that are `known`
+    may be theirs.
     """
 
     backends: Sequence[Backend] = ()
     warnings: Sequence[str] = ()
-    without_address: Collection[str] = ()
+    unclear: Collection[str] = ()
+    lacking: str = ""
+    known: Collection[str] = ()
 
     def of_family(self, family: str, current: Json | None = None) -> list[Backend]:
-        """One for each instance, by its first address; who lacks any stays as in `current`."""
+        """One for each instance, by its first address; what is not known stays as in `current`."""
         kept = [
             backend
             for backend in backends_of(current or {})
-            if backend.instance in self.without_address
+            if backend.instance in self.unclear
+            or (self.lacking and backend.instance not in self.known)
         ]
         found: dict[str, Backend] = {}
         for backend in (*self.backends, *kept):
@@ -61,17 +67,20 @@ class BackendReader:
         self._owners: dict[str, KeptRead[str]] = {}  # of networks, by project of instances
 
     async def read(self, nodes: Sequence[Node]) -> Candidates:
-        """Raises rather than leave one out that may only be unreadable."""
+        """Raises where no instance is known, as all may only be unreadable."""
         if not nodes:
             return Candidates()
         listed = await self._list()
         found = {node.name: instance_of(node, listed) for node in nodes}
-        known = [node for node in nodes if ids.PROVIDER_IDS.fullmatch(node.provider_id)]
-        lost = [node.name for node in known if not found[node.name]]
-        if lost:
-            reasons = listed.incomplete_reasons or await self._inventory.incomplete_reasons()
-            verify_complete(reasons, "which instances there are")
+        lost = [
+            node
+            for node in nodes
+            if ids.PROVIDER_IDS.fullmatch(node.provider_id) and not found[node.name]
+        ]
         current = [item for item in found.values() if item]
+        reasons = listed.incomplete_reasons if lost else []
+        if not current:
+            verify_complete(reasons, "which instances there are")
         shared = {item for item in {each.project for each in current} if await self._shares(item)}
         nics = [(item, self._nics(item) if item.project in shared else []) for item in current]
         running = [item for item in nics if not item[0].is_stopped]  # OVN refuses others
@@ -79,17 +88,24 @@ class BackendReader:
         backends = [Backend(name, each) for name, some in addresses.items() for each in some]
         verify_any(len(running), len(backends), "instances' addresses")
         may_have_some = {self._name(item) for item, own in running if own or not item.nics("")}
+        twins = {self._name(item) for node in lost for item in listed.of_uuid(node)}
+        all_named = chain.from_iterable(listed.by_name.values())
         return Candidates(
             backends,
             [
-                *_reported(lost, f"have no instance of their own in {self._api.name or 'Incus'}"),
+                *_reported(
+                    (node.name for node in lost),
+                    f"have no instance of their own in {self._api.name or 'Incus'}",
+                ),
                 *_reported(
                     (item.name for item, own in nics if not own),
                     f"are not in network {self._section.network}",
                     "instances",
                 ),
             ],
-            {name for name in may_have_some if not addresses[name]},
+            twins | {name for name in may_have_some if not addresses[name]},
+            join_reasons(reasons),
+            {self._name(item) for item in all_named if item.is_readable} if reasons else (),
         )
 
     async def _read_all(self) -> InstanceList:

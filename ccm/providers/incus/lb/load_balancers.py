@@ -116,17 +116,19 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
             current = by_address.get(choose(request, family, by_address))
             backends = candidates.of_family(family, current)
             content = plan.body(mode, request.config, listeners, backends, current)
-            desired.append(Desired(current, content, family))
+            desired.append(Desired(current, content, family, candidates.lacking))
         return desired
 
-    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Json:
+    async def desired_backends(self, record: Json, nodes: Sequence[Node]) -> Desired:
         try:
             listeners = read_listeners(plan.listeners_mark(record))
         except ValueError as error:
             raise Refused(f"what {address_of(record)} serves is not written in it") from error
         family = family_of(address_of(record))
-        backends = (await self._backends.read(nodes)).of_family(family, record)
-        return plan.with_backends(self._section.mode, record, listeners, backends)
+        candidates = await self._backends.read(nodes)
+        backends = candidates.of_family(family, record)
+        content = plan.with_backends(self._section.mode, record, listeners, backends)
+        return Desired(record, content, family, candidates.lacking)
 
     def check_ready(self, record: Json) -> None:
         """Incus answers once it is done."""
