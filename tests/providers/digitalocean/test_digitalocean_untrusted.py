@@ -13,8 +13,8 @@ from ccm.model.objects import Json
 from ccm.providers.digitalocean.firewall_plan import opened
 from ccm.providers.digitalocean.lb.annotations import BALANCER_ID
 from ccm.providers.digitalocean.lb.plan import MAX_ADDRESSES, has_address
-from tests.labs.digitalocean.records import networks
-from tests.labs.digitalocean.server import VPC, DigitalOcean
+from tests.labs.digitalocean.records import networks, region
+from tests.labs.digitalocean.server import REGION, VPC, DigitalOcean
 from tests.providers.digitalocean.adapter import config_of
 from tests.providers.digitalocean.balancers import NAME, only, web
 from tests.providers.digitalocean.conftest import Started, host
@@ -70,8 +70,20 @@ async def test_a_droplet_that_is_not_there_keeps_no_service_from_its_load_balanc
     await cloud.describe(host(worker))
     made_up = host({**worker, "name": "hostile", "id": 1})
     assert (await cloud.ensure(web(), host(worker), made_up)).ingress
-    (body,) = do.bodies("POST", "load_balancers")
+    *_, body = do.bodies("POST", "load_balancers")
     assert (body["region"], body["droplet_ids"]) == ("nyc3", [worker["id"]])
+
+
+@pytest.mark.parametrize("is_gpu", [False, True])
+async def test_one_kubelet_does_not_choose_where_load_balancers_are(
+    do: DigitalOcean, cloud: Started, is_gpu: bool
+) -> None:
+    """It may name any droplet of the account, also the oldest one, which has the lowest number."""
+    oldest = do.add_droplet("hostile", id=1, region=region("fra1"), vpc_uuid=ABSENT)
+    workers = [do.add_droplet(f"worker-{at}", is_gpu=is_gpu) for at in range(2)]
+    await cloud.ensure(web(), *map(host, (oldest, *workers)))
+    (body,) = do.bodies("POST", "load_balancers")
+    assert (body["region"], body["vpc_uuid"]) == (REGION, VPC)
 
 
 def test_of_thousands_of_addresses_that_a_kubelet_writes_few_are_looked_at() -> None:

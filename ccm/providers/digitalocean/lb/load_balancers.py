@@ -4,11 +4,13 @@ DigitalOcean is at work on a load balancer for a while after each change, and ta
 then.
 """
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from ccm.cloud.json_api import verify_about
 from ccm.cloud.record_balancers import Desired, RecordBalancers
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import (
     CloudError,
     Conflict,
@@ -25,7 +27,7 @@ from ccm.model.records import differences
 from ccm.model.service import Feature, Service
 from ccm.providers.digitalocean.api import BALANCERS, DigitalOceanApi
 from ccm.providers.digitalocean.config import NETWORK, REGIONAL, DigitalOceanConfig
-from ccm.providers.digitalocean.droplets import Droplet, Droplets
+from ccm.providers.digitalocean.droplets import DropletList, Droplets
 from ccm.providers.digitalocean.ids import Cluster, service_of, tags_of
 from ccm.providers.digitalocean.instances import DropletInstances
 from ccm.providers.digitalocean.lb import plan
@@ -62,6 +64,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         super().__init__(DropletInstances(droplets))
         self._may_disown = not restricts_annotations
         self._api, self._droplets, self._config = api, droplets, config
+        self._droplet_list = SharedRead(droplets.list)
         self._cluster, self._certificates = cluster, Certificates(api)
         self._made: dict[str, str] = {}  # IDs of what was created, by the UID of its Service
         self._compared: dict[str, Json] = {}  # what each was to have when last compared, by ID
@@ -121,20 +124,28 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     def differences(self, desired: Json, record: Json) -> Json:
         return differences(desired, plan.completed(record, desired))
 
-    async def _one_of(self, droplet_ids: Collection[int]) -> Droplet:
-        """A droplet of the Nodes; one that is not there refuses, as a write with it would."""
-        try:
-            return await self._droplets.get(min(droplet_ids))
-        except NotFound as gone:
-            raise Refused(str(gone)) from gone
+    async def _place_of(self, droplet_ids: Set[int]) -> tuple[str, str]:
+        """The region and VPC of most droplets of the Nodes, of which each kubelet names its own.
+
+        Without any it refuses, as a write with them would.
+        """
+        listed, gpus = (await self._droplet_list()).by_id, DropletList()
+        if droplet_ids - listed.keys():
+            await self._droplets.add_gpus(gpus)
+        known = listed | gpus.by_id
+        found = [known[item] for item in sorted(droplet_ids) if item in known]
+        places = Counter((droplet.region, droplet.vpc) for droplet in found)
+        if not places:
+            raise Refused("no droplet of the Nodes is listed: give region in [Global]")
+        return max(places, key=places.__getitem__)
 
     async def _new(self, request: LoadBalancerRequest, backends: plan.Backends) -> Json:
         """Under the name that proves whose it is, whatever comes after that."""
         common, service = self._config.common, request.annotations.service
         region, vpc_id = common.region, common.vpc_id
         if backends.droplet_ids and not (region and vpc_id):
-            droplet = await self._present_nodes.write(self._one_of(backends.droplet_ids))
-            region, vpc_id = region or droplet.region, vpc_id or droplet.vpc
+            place = await self._present_nodes.write(self._place_of(backends.droplet_ids))
+            region, vpc_id = region or place[0], vpc_id or place[1]
         if not region:
             raise Refused("without a Node the region is not known: give region in [Global]")
         where: Json = {"name": self.name_for(service), "region": region}
@@ -149,7 +160,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         doubted = backends.without_ipv6
         if len(doubted) in (0, len(backends.names)):
             return backends
-        droplets = (await self._droplets.list()).by_id
+        droplets = (await self._droplet_list()).by_id
         lacking = {
             name: number
             for name, number in doubted.items()
