@@ -14,7 +14,6 @@ from typing import Generic, TypeVar, final
 
 from ccm.cloud.gate import invoke, verify_missing
 from ccm.cloud.interface import Instances
-from ccm.cloud.machines import join_reasons, verify_complete
 from ccm.cloud.shared_read import SharedLock, SharedRead
 from ccm.decide.deletion import PLAUSIBLE_LOSS
 from ccm.errors import (
@@ -313,7 +312,7 @@ class RecordBalancers(ABC, Generic[R]):
             for record in own:
                 if not any(self.id_of(record) == self.id_of(item) for item in kept):
                     await self._remove(record)
-        lacking = join_reasons(filter(None, (item.lacking for item in wanted)))
+        lacking = next((item.lacking for item in wanted if item.lacking), "")
         return replace(self.balancer(request, kept), lacking=lacking)
 
     def _verify_own(self, service: Service, record: Json) -> None:
@@ -328,12 +327,13 @@ class RecordBalancers(ABC, Generic[R]):
             raise Refused(f"Service {service.key} has no load balancer")
         if self._creations and self._present_nodes.is_in_turn:
             raise RetryAfter("new load balancers come first: machines end all the time", 1.0)
-        lacking = list[str]()
+        lacking = ""
         for record in own:
             desired = await self.desired_backends(record, nodes)
             await self._update(record, desired.content)
-            lacking.append(desired.lacking)
-        verify_complete(filter(None, lacking))
+            lacking = desired.lacking or lacking
+        if lacking:
+            raise CloudError(lacking)
 
     async def _find(self, service: Service, is_deleted: bool = False) -> Sequence[Json]:
         records = await self.read(service)

@@ -94,7 +94,7 @@ class EventRecorder:
         self._repeat_interval = repeat_interval
         self._waiting: OrderedDict[Event, float] = OrderedDict()  # since when
         self._turns = RoundRobin[Event]()
-        self._urgent: OrderedDict[Event, None] = OrderedDict()  # those that are not Normal
+        self._urgent = RoundRobin[Event]()  # those that are not Normal, by name of their object
         self._sent: OrderedDict[Event, float] = OrderedDict()
         self._allowances = Allowances[ObjectRef](OBJECT_BURST, OBJECT_REFILL, QUEUE_LIMIT)
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
@@ -120,7 +120,7 @@ class EventRecorder:
         self._waiting[event] = time.monotonic()
         self._turns.add(event.object_ref.namespace, event)
         if event.type != "Normal":
-            self._urgent[event] = None
+            self._urgent.add(event.object_ref.name, event)
         if len(self._waiting) > QUEUE_LIMIT:
             self._take(self._turns.oldest_of_most())
             self.lost += 1
@@ -148,12 +148,12 @@ class EventRecorder:
         oldest = next(iter(self._waiting.values()))
         if not self._is_busy() or time.monotonic() - oldest > NORMAL_DELAY:
             return self._turns.next_item()
-        return next(iter(self._urgent), None)
+        return self._urgent.next_item() if self._urgent else None
 
     def _take(self, event: Event) -> float:
         """Since when it was waiting; it is not any more."""
         if event.type != "Normal":
-            del self._urgent[event]
+            self._urgent.take(event.object_ref.name, event)
         self._turns.take(event.object_ref.namespace, event)
         return self._waiting.pop(event)
 

@@ -197,6 +197,20 @@ async def test_normal_events_let_work_go_first_and_warnings_do_not() -> None:
         await until(lambda: len(cluster.events) == 2)
 
 
+async def test_while_many_nodes_join_warnings_about_one_hold_up_none_about_another() -> None:
+    """Its kubelet changes it for ever, each time with another message."""
+    cluster = Cluster()
+    recorder = EventRecorder(cluster.kube, "cloud-node-controller", "node-0", is_busy=lambda: True)
+    for number in range(OBJECT_BURST):
+        recorder.record(Event(NODE, "Warning", "Failed", f"odd {number}"))
+    recorder.record(Event(replace(NODE, name="honest"), "Warning", "Failed", "odd"))
+    task = asyncio.create_task(recorder.run())
+    await until(lambda: len(cluster.events) > OBJECT_BURST)
+    task.cancel()
+    names = [event["involvedObject"]["name"] for event in cluster.events]
+    assert names[:2] == ["n1", "honest"]
+
+
 class Hashed(Event):
     """An Event that counts how often it is looked up, which is what thousands of them cost."""
 
