@@ -100,6 +100,10 @@ class NodeMachines:
         """Why nothing may lead to this Node's machine; empty when it may."""
         if name in self._waiting or name in self._put_off:
             return NOT_YET
+        return self.known_against(name)
+
+    def known_against(self, name: str) -> str:
+        """The same, where one that the cloud was not asked about has nothing against it."""
         return self._verdicts.get(name, "") or self._holders.why_not(name)
 
     def is_duplicate(self, name: str) -> bool:
@@ -109,15 +113,16 @@ class NodeMachines:
     async def known(self) -> None:
         """Return once the cloud was asked about every Node that is there now.
 
-        Who comes meanwhile is not waited for. Raises `CloudError` while it fails; of contested
-        machines only until it has succeeded once, as nothing is known of them before.
+        Who comes meanwhile is not waited for. While it fails it raises `CloudError`, unless at
+        least half of the Nodes are known from before: the others are left out until then.
         """
         asked = {name: self._identities[name] for name in self._waiting}
         contested = set(self._unsettled)
         while contested & self._unsettled or any(
             self._identities.get(name) == asked[name] for name in asked.keys() & self._waiting
         ):
-            if self._error and self._has_settled and not asked.keys() & self._waiting:
+            unknown = len(asked.keys() & self._waiting)
+            if self._error and self._has_settled and 2 * unknown <= len(self._identities):
                 return
             if self._error:
                 raise CloudError(f"whose the machines are is not known: {self._error}")

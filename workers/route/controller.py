@@ -199,8 +199,8 @@ class RouteController:
     async def _compare_all(self) -> Result:
         """List the cloud's routes and queue every key that has something to do."""
         await self._machines.known()
-        why_not = self._machines.why_not
-        nodes = [each.node for each in self._state.pod_cidrs if not why_not(each.node.name)]
+        against = self._machines.known_against  # no route goes for want of an answer
+        nodes = [each.node for each in self._state.pod_cidrs if not against(each.node.name)]
         if not nodes:
             self._listing.give_up()
             return Result("no node is known, so nothing is compared")

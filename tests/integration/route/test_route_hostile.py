@@ -233,6 +233,21 @@ async def test_an_older_node_takes_no_route_while_the_cloud_cannot_be_asked() ->
         assert w.cloud.calls["delete"] == 0
 
 
+async def test_a_node_that_registers_while_no_machine_can_be_asked_about_holds_up_no_other() -> (
+    None
+):
+    """And keeps the route that it had."""
+    machines = MarkedMachines({})
+    async with world(routed("a", A4), routed("b", B4), instances=machines) as w:
+        await w.settle()
+        machines.failures = [CloudError("boom")] * 1000
+        w.cluster.put(changed(w.cluster.node("a"), as_object("again", "fake://a")))
+        w.cluster.put(changed(w.cluster.node("b"), with_pod_cidrs(C4)))
+        await w.settle()
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "a", C4: "b"}
+
+
 async def test_a_persons_way_to_another_clouds_pods_stays() -> None:
     """MC56: it was of no Node. What is beside it and of no Node goes."""
     abroad = routed("abroad", "10.244.130.0/24", tweaks=(with_provider_id("other://1"),))

@@ -144,11 +144,10 @@ async def test_a_node_is_a_backend_while_whose_the_machine_of_others_is_cannot_b
 async def test_a_service_that_changes_while_no_machine_can_be_asked_about_has_its_back_off() -> (
     None
 ):
-    """And a Node registers, which has to wait for that: each try was followed by the next one."""
+    """A new process has to wait for that: each try was followed by the next one."""
     machines = MarkedMachines({})
+    machines.failures = [CloudError("boom")] * 1000
     async with running_with(N1, instances=machines) as w:
-        machines.failures = [CloudError("boom")] * 1000
-        w.cluster.put(node("0-hostile", with_provider_id("fake://0")))
         await asyncio.sleep(1.0)
         w.cluster.put(service())
         for _ in range(1000):
@@ -158,6 +157,34 @@ async def test_a_service_that_changes_while_no_machine_can_be_asked_about_has_it
         await asyncio.sleep(60.0)
         await w.rest()
         assert w.balancers.named("ensure")
+
+
+async def test_a_node_that_registers_while_no_machine_can_be_asked_about_keeps_no_other_out() -> (
+    None
+):
+    machines = MarkedMachines({})
+    async with running_with(N1, N2, instances=machines) as w:
+        machines.failures = [CloudError("boom")] * 1000
+        await w.put(N3, service())
+        await asyncio.sleep(10.0)
+        assert w.balancers.named("ensure") == [("ensure", "web", "n1", "n2")]
+        machines.failures = []
+        await asyncio.sleep(10.0)
+        await w.rest()
+        assert updates(w) == [("web", "n1", "n2", "n3")]
+
+
+async def test_when_most_nodes_register_again_while_no_machine_can_be_asked_about_all_stay() -> (
+    None
+):
+    machines = MarkedMachines({})
+    async with running_with(N1, N2, N3, service(), instances=machines) as w:
+        machines.failures = [CloudError("boom")] * 1000
+        for name in ("n1", "n2"):
+            w.cluster.remove("Node", name)
+            w.cluster.put(node(name, again(1)))
+        await asyncio.sleep(60.0)
+        assert updates(w) == []
 
 
 async def test_a_node_on_a_foreign_machine_is_no_backend_and_keeps_no_other_out() -> None:
