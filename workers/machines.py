@@ -62,7 +62,7 @@ class NodeMachines:
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
         self._error: CloudError | None = None
         self._has_settled = False
-        self._is_doubted = True  # the first answer, where it has no mark of the cluster
+        self._doubts = 0  # answers in a row by which no machine at all is the cluster's
         self._recheck_at = 0.0  # of those left out or not found
 
     def update(self, name: str, node: Node | None) -> set[str]:
@@ -149,7 +149,8 @@ class NodeMachines:
             except CloudError as error:
                 log.warning("machines of nodes not checked", extra={"why": str(error)})
                 self._error = error
-                await asyncio.sleep(self._context.timings.throttled_refresh_retry)
+                retry = self._context.timings.throttled_refresh_retry
+                await asyncio.sleep(RECHECK if self._doubts > 1 else retry)
                 self._wake.set()
             finally:
                 self._asked.set()
@@ -165,13 +166,12 @@ class NodeMachines:
         if not self._marked or not nodes:
             return set()
         asked = {node.name: node.cloud_identity for node in nodes}
-        found: Mapping[str, str] = await call(Priority.NODE_INIT, self._marked.foreign, nodes)
-        is_doubtful = self._is_doubted and all(found.get(name) for name in asked)
-        self._is_doubted = False
-        if is_doubtful:  # one answer without marks would empty all load balancers
-            raise CloudError(
-                "no machine of a Node has the cluster's marks; the cloud is asked again"
-            )
+        answer: Mapping[str, str] = await call(Priority.NODE_INIT, self._marked.foreign, nodes)
+        found = dict(answer)
+        if any(found.values()) and all((self._verdicts | found).values()):
+            self._doubts += 1  # a wrong answer, or flag, would empty all load balancers
+            raise CloudError("no machine of a Node has the cluster's marks (--machine-marks)")
+        self._doubts = 0
         news = set[str]()
         for name, identity in asked.items():
             if self._identities.get(name) != identity:

@@ -225,7 +225,9 @@ class ServiceController:
         }
 
     async def reconcile(self, key: str) -> Result:
-        await self._machines.known()  # where that fails, changes wait for the next try as well
+        service = self._service(key)
+        if service and not service.is_being_deleted:
+            await self._machines.known()  # or changes wait for the next try as well
         try:
             return await self._converge(key)
         except Refused:

@@ -18,12 +18,23 @@ from tests.support.waiting import until
 from workers.machines import RECHECK
 from workers.service.backends import CHANGE_PAUSE, CHANGES
 
-from .objects import EXCLUDED, KEY, NO_PROVIDER_ID, node, service, with_address, with_taint
+from .objects import (
+    EXCLUDED,
+    KEY,
+    NO_PROVIDER_ID,
+    being_deleted,
+    finalized,
+    node,
+    service,
+    with_address,
+    with_taint,
+)
 from .world import World, running_with, updates
 
 pytestmark = pytest.mark.virtual_time
 
 N1, N2, N3 = node("n1"), node("n2"), node("n3")
+BOTH = ("n1", "n2")
 UNINITIALIZED = with_taint(UNINITIALIZED_TAINT)
 
 
@@ -180,7 +191,7 @@ async def test_when_most_nodes_register_again_while_no_machine_can_be_asked_abou
     machines = MarkedMachines({})
     async with running_with(N1, N2, N3, service(), instances=machines) as w:
         machines.failures = [CloudError("boom")] * 1000
-        for name in ("n1", "n2"):
+        for name in BOTH:
             w.cluster.remove("Node", name)
             w.cluster.put(node(name, again(1)))
         await asyncio.sleep(60.0)
@@ -201,18 +212,43 @@ async def test_a_node_on_a_foreign_machine_is_no_backend_and_keeps_no_other_out(
         assert updates(w) == [("web", "n1", "n2")]
 
 
-async def test_one_answer_without_marks_takes_no_node_from_a_new_process() -> None:
+@pytest.mark.parametrize("listed", [BOTH, ("n1",)])
+async def test_one_answer_without_marks_takes_no_node_from_a_new_process(
+    listed: Sequence[str],
+) -> None:
     """It has asked about all Nodes at once, and would give each Service no backends."""
 
     class Machines(MarkedMachines):
         async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
-            answer, self.lacking = await super().foreign(nodes), {}
-            return answer
+            answer, lacking = await super().foreign(nodes), self.lacking
+            self.lacking = {}
+            return {name: why for name, why in answer.items() if name in listed or not lacking}
 
-    machines = Machines(dict.fromkeys(("n1", "n2"), "lacks the mark of the cluster"))
+    machines = Machines(dict.fromkeys(BOTH, "lacks the mark of the cluster"))
     async with running_with(N1, N2, service(), instances=machines) as w:
         await until(lambda: w.balancers.named("ensure"))
-        assert {call[2:] for call in w.balancers.named("ensure")} == {("n1", "n2")}
+        assert {call[2:] for call in w.balancers.named("ensure")} == {BOTH}
+
+
+async def test_answers_without_any_marks_take_no_node_however_many_they_are() -> None:
+    """As of a cloud that has lost them, or of marks in the flag that no machine has."""
+    asked = list[int]()
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            asked.append(len(nodes))
+            return await super().foreign(nodes)
+
+    machines = Machines(dict.fromkeys(BOTH, "lacks the mark of the cluster"))
+    going = service(finalized, being_deleted, name="going")
+    async with running_with(N1, N2, service(), going, instances=machines) as w:
+        await asyncio.sleep(10 * RECHECK)
+        assert w.balancers.calls == [("delete", "going")]
+        assert len(asked) <= 12
+        machines.lacking = {}
+        await asyncio.sleep(3 * RECHECK)
+        await w.rest()
+        assert {call[2:] for call in w.balancers.named("ensure")} == {BOTH}
 
 
 async def test_nodes_that_register_for_ever_hold_up_no_service() -> None:
