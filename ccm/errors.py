@@ -106,6 +106,10 @@ class NotShown(RetryAfter):
     """One answer lacks what is published: it is looked for once more before it is created."""
 
 
+class LeftOut(RetryAfter):
+    """All is done, but without nodes whose machines the cloud calls gone: it may be wrong."""
+
+
 class Throttled(CloudError):
     """The cloud throttles; `seconds` is its own `Retry-After`, if any."""
 

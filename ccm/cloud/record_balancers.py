@@ -20,6 +20,7 @@ from ccm.errors import (
     CloudError,
     Conflict,
     HasWarnings,
+    LeftOut,
     NoRoom,
     NotFound,
     Refused,
@@ -35,6 +36,8 @@ R = TypeVar("R", bound=HasWarnings)
 T = TypeVar("T")
 
 ABSENT_TRUSTED = 60.0  # seconds in which a node without a machine is left out
+ABSENT_AWAITED = 900.0  # seconds in which it is expected back
+LEFT_OUT = "nodes without a machine, by what the cloud reports, are left out"
 TURN_ATTEMPTS = 5  # writes of one Service while machines end, before it is another one's turn
 TURN_WAIT = 60.0  # seconds
 ENDING = 10.0  # seconds since a machine was first found to have ended in which others may as well
@@ -69,6 +72,7 @@ class PresentNodes:
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
         self._absent: dict[str, float] = {}  # provider IDs without a machine, until when
+        self._since: dict[str, float] = {}  # the same, since when
         self._turn, self._asking = asyncio.Lock(), SharedLock()
         self._ended_at = float("-inf")
 
@@ -88,6 +92,30 @@ class PresentNodes:
             raise
         except Refused as refusal:
             raise _RefusedWrite(refusal) from refusal
+
+    async def ensure(
+        self, perform: Callable[[Sequence[Node]], Awaitable[Balancer]], nodes: Sequence[Node]
+    ) -> Balancer:
+        """As `perform`; `lacking` while a node that is left out may come back."""
+        balancer = await self.perform(perform, nodes)
+        return replace(balancer, lacking=LEFT_OUT) if self._retry_after(nodes) else balancer
+
+    async def update(
+        self, perform: Callable[[Sequence[Node]], Awaitable[None]], nodes: Sequence[Node]
+    ) -> None:
+        """As `perform`; `LeftOut` while a node that is left out may come back."""
+        await self.perform(perform, nodes)
+        if seconds := self._retry_after(nodes):
+            raise LeftOut(LEFT_OUT, seconds)
+
+    def _retry_after(self, nodes: Sequence[Node]) -> float:
+        """Seconds until those left out are looked for again, as the cloud may be wrong; 0 for none.
+
+        Ever more seldom, and in the end never: a kubelet may name a machine that never was.
+        """
+        now, absent = time.monotonic(), self._absent.keys() & {it.provider_id for it in nodes}
+        youngest = min((now - self._since[key] for key in absent), default=ABSENT_AWAITED)
+        return max(ABSENT_TRUSTED, youngest) + 1.0 if youngest < ABSENT_AWAITED else 0.0
 
     async def perform(
         self, perform: Callable[[Sequence[Node]], Awaitable[T]], nodes: Sequence[Node]
@@ -142,6 +170,7 @@ class PresentNodes:
                     self._absent[node.provider_id] = time.monotonic() + ABSENT_TRUSTED
                 else:
                     self._absent.pop(node.provider_id, None)
+                    self._since.pop(node.provider_id, None)
 
     def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
         now = time.monotonic()
@@ -163,6 +192,7 @@ class PresentNodes:
         self._ended_at = now if absent else self._ended_at
         trusted = {item: until for item, until in self._absent.items() if until > now}
         self._absent = trusted | dict.fromkeys(absent, now + ABSENT_TRUSTED)
+        self._since = {key: self._since.get(key, now) for key in self._absent}
         return len(self._present(nodes)) < len(nodes)
 
 
@@ -199,14 +229,14 @@ class RecordBalancers(ABC, Generic[R]):
         self.check_served(service)
         self._creations += 1
         try:
-            return await self._present_nodes.perform(partial(self._ensure_all, service), nodes)
+            return await self._present_nodes.ensure(partial(self._ensure_all, service), nodes)
         finally:
             self._creations -= 1
 
     @final
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
         self.check_served(service)
-        await self._present_nodes.perform(partial(self._update_all, service), nodes)
+        await self._present_nodes.update(partial(self._update_all, service), nodes)
 
     @final
     async def delete(self, service: Service) -> None:

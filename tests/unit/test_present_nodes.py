@@ -12,8 +12,8 @@ from ccm.cloud.gate import current_owner, with_priority
 from ccm.cloud.record_balancers import ABSENT_TRUSTED, ENDING, PresentNodes
 from ccm.cloud.testkit.harness import node
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, Refused
-from ccm.model.cloud import Answer, Gone, Unknown
+from ccm.errors import CloudError, LeftOut, Refused
+from ccm.model.cloud import Answer, Balancer, Gone, Unknown
 from ccm.model.objects import Node
 
 NODES = [node(name, f"cloud://{name}") for name in ("there", "ended")]
@@ -23,11 +23,11 @@ class Machines:
     """Some of them have ended."""
 
     def __init__(self, ended: Collection[str] = ("ended",)) -> None:
-        self._ended = ended
+        self.ended = ended
 
     async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
         gone = Gone("it has ended")
-        return {item.name: gone if item.name in self._ended else Unknown("?") for item in nodes}
+        return {item.name: gone if item.name in self.ended else Unknown("?") for item in nodes}
 
 
 @pytest.mark.parametrize(("ready", "is_trusted"), [(0, True), (1, True), (2, True), (3, False)])
@@ -133,3 +133,59 @@ async def test_what_all_wait_for_is_asked_in_no_owners_turn() -> None:
         owners.clear()
         await present.perform(perform, NODES)
     assert owners == [""]
+
+
+class Pool:
+    """A load balancer that takes no node without a machine; how many it took, each time."""
+
+    def __init__(self, machines: Any) -> None:
+        self._machines, self.present = machines, PresentNodes(machines)
+        self.taken: list[int] = []
+
+    async def write(self, sent: Sequence[Node]) -> Balancer:
+        await self.present.write(self._write(sent))
+        return Balancer("pool", ())
+
+    async def _write(self, sent: Sequence[Node]) -> None:
+        if {item.name for item in sent} & {*self._machines.ended}:
+            raise Refused("an instance of the list is not there")
+        self.taken.append(len(sent))
+
+    async def update(self) -> float:
+        """Seconds until it wants to be called again."""
+
+        async def write(sent: Sequence[Node]) -> None:
+            await self.write(sent)
+
+        try:
+            await self.present.update(write, NODES)
+        except LeftOut as wait:
+            return wait.seconds
+        return 0.0
+
+
+@pytest.mark.virtual_time
+async def test_a_node_that_a_wrong_answer_called_gone_is_back_in_a_minute() -> None:
+    """The cloud refused a write for a while, and called the machine gone: nothing else changes."""
+    machines = Machines()
+    pool = Pool(machines)
+    assert (await pool.present.ensure(pool.write, NODES)).lacking
+    wait = await pool.update()
+    machines.ended = ()
+    await asyncio.sleep(wait)
+    assert await pool.update() == 0.0
+    assert pool.taken == [1, 1, 2]
+    assert wait < 2 * ABSENT_TRUSTED
+    assert not (await pool.present.ensure(pool.write, NODES)).lacking
+
+
+@pytest.mark.virtual_time
+async def test_a_machine_that_never_was_is_looked_for_ever_more_seldom() -> None:
+    """Each time is a read for every Service; in the end it waits for the period of all."""
+    pool, waits = Pool(Machines()), list[float]()
+    while wait := await pool.update():
+        waits.append(wait)
+        await asyncio.sleep(wait)
+    assert len(waits) <= 6
+    assert waits[-1] > 4 * waits[0]
+    assert not (await pool.present.ensure(pool.write, NODES)).lacking

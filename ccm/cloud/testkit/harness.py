@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from types import UnionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import NAMESPACE_URL, uuid5
 
 from ccm.cloud.gate import invoke
@@ -28,7 +28,7 @@ from ccm.cloud.testkit.adapter import (
     Untestable,
 )
 from ccm.cloud.testkit.gate import GateCall, KitGate
-from ccm.errors import RetryAfter
+from ccm.errors import LeftOut, RetryAfter
 from ccm.model.cloud import Answer, Balancer, PlaceAnswer, Unknown
 from ccm.model.objects import Json, KubernetesObject, Node
 from ccm.model.service import Service, admits_everybody
@@ -114,7 +114,12 @@ class Harness:
         async with asyncio.timeout(self.adapter.operation_timeout):
             while True:
                 try:
-                    return _whole(await invoke(method, *args))
+                    result = await invoke(method, *args)
+                    if isinstance(result, Balancer) and result.lacking:
+                        await self.until_done(self.load_balancers.update_nodes, *args)
+                    return result
+                except LeftOut:
+                    return cast(T, None)
                 except RetryAfter as wait:
                     await asyncio.sleep(wait.seconds)
 

@@ -95,7 +95,7 @@ class GceLoadBalancers:
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; `RetryAfter` while an operation takes long."""
-        return await self._present.perform(partial(self._ensure_all, service), nodes)
+        return await self._present.ensure(partial(self._ensure_all, service), nodes)
 
     async def _ensure_all(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         work = await self._look(service)
@@ -116,7 +116,7 @@ class GceLoadBalancers:
         return _balancer(work.names, rule, tuple(request.warnings))
 
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
-        await self._present.perform(partial(self._update_all, service), nodes)
+        await self._present.update(partial(self._update_all, service), nodes)
 
     async def _update_all(self, service: Service, nodes: Sequence[Node]) -> None:
         work = await self._look(service)
