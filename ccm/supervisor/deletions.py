@@ -225,11 +225,23 @@ class DeletionGovernor:
     def _expire(self, now: float) -> None:
         oldest = now - self._policy.forget_after
         self._reported_at = {name: at for name, at in self._reported_at.items() if at > oldest}
-        self._records = {n: r for n, r in self._records.items() if r.reported_at > oldest}
+        self._records = {
+            name: record
+            for name, record in self._records.items()
+            if record.reported_at > oldest or self._is_still_accepted(name, record)
+        }
         left = {n: p for n, p in self._permits.items() if now - p.last < self._policy.window}
         is_fewer, self._permits = len(left) < len(self._permits), left
         if is_fewer or self._error:
             self._save()
+
+    def _is_still_accepted(self, name: str, record: _Record) -> bool:
+        """Whether a person accepted the loss of this Node, which is still there: Ready, perhaps.
+
+        It is asked about again only when another one is gone, and would hold that one's deletion.
+        """
+        node = self._nodes.get(name)
+        return record.is_accepted and node is not None and node.uid == record.history.uid
 
     def _discard_answers_of(self, worker: str, now: float) -> None:
         for name, record in self._records.items():

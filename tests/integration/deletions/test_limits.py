@@ -178,6 +178,24 @@ def test_allow_accepts_what_is_gone_now_and_doubts_what_vanishes_later(cluster: 
     assert [reason for reason, _ in cluster.warnings] == ["NodeDeletionsHeld"] * 2
 
 
+def test_allow_accepts_ready_nodes_for_as_long_as_they_are_there(cluster: Cluster) -> None:
+    """Two kubelets that name machines which never were held each deletion, after each `allow`."""
+    cluster.fill(100).kill("n0").report(["n0"])
+    for _ in range(14):
+        cluster.advance().report(names(3))
+    assert cluster.status()["held"]
+    cluster.ask("allow")
+    cluster.advance().report(names(3))
+    assert cluster.advance().report(names(3)) == ["n0"]
+    for name in names(10, first=10):
+        cluster.advance(600.0).kill(name).report([name])
+        assert cluster.advance().report(["n1", "n2", name]) == [name]
+    cluster.change("n1", uid="again")
+    cluster.change("n2", uid="again")
+    cluster.advance(600.0).kill("n3").report(["n3"])
+    assert cluster.advance().report(names(3, first=1)) == []
+
+
 @pytest.mark.parametrize("is_allowed_first", [True, False])
 def test_allow_accepts_only_what_is_gone_and_stays_gone(
     cluster: Cluster, is_allowed_first: bool
