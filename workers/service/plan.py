@@ -299,6 +299,8 @@ def _provide(
     capabilities: Capabilities,
     now: float,
 ) -> PlannedStep:
+    if state.is_deleted and service.ingress:
+        return SetStatus(service, [])  # before it may be another's
     applied, wanted = state.last_applied, relevant_spec(service, state.own_annotations)
     has_backends = bool(applied and applied.backends == backends and not applied.is_lacking)
     refused_since = now - capabilities.timings.refusal_retry_period
@@ -309,8 +311,6 @@ def _provide(
         # Or it would lead clients to another Service, or take those of another.
         if state.has_lost_node_ports or (is_taken and not state.is_deleted):
             return DeleteBalancer(service, is_orphan=False)
-        if state.is_deleted and service.ingress:
-            return SetStatus(service, [])
         # What it has keeps serving as it is, so the backends behind it stay right.
         is_left_behind = service.has_finalizer and not has_backends
         return UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)

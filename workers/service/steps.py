@@ -18,6 +18,7 @@ from ccm.cloud.interface import LoadBalancers
 from ccm.decide.budget import Priority
 from ccm.errors import (
     CloudError,
+    Denied,
     ImplementedElsewhere,
     KubernetesError,
     NoRoom,
@@ -56,6 +57,7 @@ from workers.service.state import LastApplied, Refusal, ServiceState, node_ports
 log = logging.getLogger(__name__)
 
 MAX_NODE_NAMES = 20  # in one message
+MAX_WARNINGS = 50  # of one load balancer that are kept: a tenant may cause one a letter
 
 STALE_LIST = 20.0  # seconds after a write in which a list of the cloud may be older than it
 STALE_LIST_RETRY = 2.0  # seconds until a load balancer that such a list lacks is deleted again
@@ -71,9 +73,9 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
         case EnsureBalancer(service, backends):
             owner = state.owner or service
             ports = state.node_ports | node_ports_of(service)
-            return replace(
-                state, backends_sent=backends, node_ports=ports, owner=owner, is_deleted=False
-            )
+            applied = state.last_applied and replace(state.last_applied, relevant_spec=None)
+            state = replace(state, last_applied=applied, owner=owner, is_deleted=False)
+            return replace(state, backends_sent=backends, node_ports=ports)
         case AddFinalizer():
             return replace(state, finalizer_added_at=time.monotonic())
         case UpdateNodes(_, backends):
@@ -189,12 +191,14 @@ class ServiceSteps:
                 raise RetryAfter(str(error), STALE_LIST_RETRY) from error
             self._taken.discard(service.uid)
             refusal = Refusal(asked, backends, time.monotonic(), str(error), *kinds)
-            return replace(state, refusal=refusal)
+            return replace(await self._unpublish_lost(state, service), refusal=refusal)
         except CloudError as error:
             self._record_failure(error, ensure_failed(service, error))
             if not isinstance(error, RetryAfter):
                 self._failed.add(service.uid)
                 await self._withdraw(state, service)
+                if calls or isinstance(error, Denied):
+                    await self._unpublish_lost(state, service)
             raise
         self._sought.discard(service.uid)
         self._taken.discard(service.uid)
@@ -205,7 +209,7 @@ class ServiceSteps:
         self.totals["ensured"] += 1
         self._context.counters.count(metrics.BALANCERS_ENSURED)
         ingress = ingress_json(balancer.ingress) if balancer else None
-        warnings = balancer.warnings if balancer else ()
+        warnings = balancer.warnings[:MAX_WARNINGS] if balancer else ()
         if warnings and warnings != state.warnings:
             self._record(without_effect(service, warnings))
         if balancer and is_news:
@@ -249,6 +253,7 @@ class ServiceSteps:
         except Refused as error:  # no load balancer, or no room: what is planned next is reported
             log.debug("new backends refused", extra={"key": service.key, "why": str(error)})
             refused = LastApplied(None, backends, now, is_refused=True)
+            state = await self._unpublish_lost(state, service)
             return replace(state, owner=owner, last_applied=refused)
         except CloudError as error:
             if not isinstance(error, RetryAfter):
@@ -317,6 +322,25 @@ class ServiceSteps:
         with suppress(CloudError):
             await call(Priority.LB_ENSURE, update, service, (), owner=owner)
 
+    async def _unpublish_lost(self, state: ServiceState, service: Service) -> ServiceState:
+        """Take addresses from the status that the load balancer lost in a change that failed.
+
+        Whatever has them next would lose clients to the Service. One answer may lack them.
+        """
+        get, owner, listed = self._balancers.get, service.namespace, service.ingress
+        if not listed:
+            return state
+        with suppress(CloudError):
+            for _ in range(2):
+                found = await call(Priority.LB_ENSURE, get, service, owner=owner)
+                held = [item.ip for item in found.ingress] if found else []
+                left = [it for it in listed if found and it.get("ip") in (None, *held)]
+                is_elsewise = found and not (held and all(held))  # none yet, or host names
+                if is_elsewise or left == listed:
+                    return state
+            return await self._write(state, SetStatus(service, left))
+        return state
+
     @contextmanager
     def _written_by(self, service: Service) -> Iterator[list[str]]:
         """The writes of a creation or change; what failed may have been performed as well."""
@@ -377,7 +401,8 @@ def patch_for(write: ServiceWrite) -> Patch:
         case SetStatus(_, ingress, annotations):
             status = {"ingress": ingress} if ingress else {}
             seen = replace_seen("/status/loadBalancer", service.load_balancer, status)
-            change = (*seen, *_annotate(service, annotations))
+            decided_on = expect("/spec/loadBalancerClass", service.load_balancer_class)
+            change = (decided_on, *seen, *_annotate(service, annotations))
         case _:
             assert_never(write)
     return Patch(f"{path_of(service)}/status", (expect_same(service), *change))

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from ccm.errors import CloudError, ImplementedElsewhere, Refused, TakenByAnother
-from ccm.model.objects import Json
+from ccm.errors import CloudError, Denied, ImplementedElsewhere, Refused, TakenByAnother
+from ccm.model.cloud import Balancer
+from ccm.model.objects import Json, Node
 from ccm.model.service import SOURCE_RANGES, Feature, Service
 from ccm.settings import Settings
 from tests.support.context import TIMINGS
@@ -15,6 +17,7 @@ from tests.support.nodes import Tweak
 from workers.performer import REVERTED, REVERTS
 from workers.service.plan import Capabilities
 
+from .cloud import Balancers
 from .objects import KEY, annotated, being_deleted, finalized, node, port, service, spec
 from .world import World, running, running_with
 
@@ -427,3 +430,84 @@ def asked_ports(w: World) -> object:
 def backends(w: World) -> frozenset[tuple[str, str]]:
     (record,) = w.balancers.records.values()
     return record.backends
+
+
+class Replacing(Balancers):
+    """Deletes what has to be another load balancer, before it finds that this cannot be had."""
+
+    error: CloudError | None = None
+
+    async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
+        if self.error and self.of(service):
+            self._write()
+            del self.records[self.name_for(service)]
+        if self.error:
+            raise self.error
+        return await super().ensure(service, backends)
+
+
+@pytest.mark.parametrize("error", [Refused("no such subnet"), Denied("no right to the subnet")])
+async def test_a_change_that_deletes_and_then_fails_leaves_no_address_in_the_status(
+    error: CloudError,
+) -> None:
+    """Whoever gets the address next would lose clients in the cluster to the Service."""
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        assert w.service().ingress
+        balancers.error = error
+        await w.change(spec(ports=[port(81)]))
+        assert not w.service().ingress
+        await w.change(spec(ports=[port(80)]))
+        assert not w.service().ingress, "nothing is there, as before"
+        balancers.error = None
+        await asyncio.sleep(TIMINGS.refusal_retry_period)
+        await w.later()
+        assert w.service().ingress
+
+
+async def test_who_changes_while_its_balancer_is_given_up_keeps_no_address() -> None:
+    """Refused before and after: then the status would never be written again."""
+    async with running_with(service(), N1) as w:
+        w.balancers.refused = "no such flavor"
+        await w.change(spec(ports=[port(80, nodePort=31000)]))
+
+        def change() -> None:
+            w.balancers.before_write = lambda: None
+            w.cluster.put(w.changed(annotated({"example.com/colour": "red"})))
+
+        w.balancers.before_write = change
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert w.service().annotations
+        assert w.balancers.of(w.service()) is None
+        assert not w.service().ingress
+
+
+async def test_who_is_handed_over_and_loses_its_balancer_keeps_no_address() -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["ensure"] = [ImplementedElsewhere("there") for _ in range(5)]
+        await w.change(spec(ports=[port(80, nodePort=31000)]))
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert w.balancers.of(w.service()) is None
+        assert not w.service().ingress
+
+
+async def test_no_address_is_written_to_a_service_that_is_of_another_class_by_now() -> None:
+    """It would stay when the load balancer goes: the status is that class's controller's."""
+    w = World(service(), N1)
+
+    def hand_over() -> None:
+        if w.balancers.records and not w.service().load_balancer_class:
+            w.cluster.put(w.changed(spec(loadBalancerClass="theirs")))
+
+    w.cluster.before_write = hand_over
+    async with running(w):
+        assert w.service().load_balancer_class
+        assert not w.balancers.records
+        assert not w.service().ingress
+
+
+async def test_of_warnings_without_number_few_are_kept() -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.warnings = tuple(f"item {number} is odd" for number in range(100_000))
+        await w.change(spec(ports=[port(81)]))
+        assert len(w.controller.details(KEY)["warnings"]) < 10_000

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Awaitable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import port
-from ccm.errors import CloudError, Refused, TakenByAnother
+from ccm.errors import CloudError, Refused, RetryAfter, TakenByAnother
 from ccm.model.objects import Json, Node
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.shared_writes import SharedResource
@@ -827,3 +827,71 @@ async def test_a_service_that_is_made_while_the_last_one_goes_has_its_machines(
     await delete(cloud, web())
     await made[0]
     assert joined(lab) == 1
+
+
+async def test_the_address_of_a_service_that_is_being_made_is_its_own(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there before its frontend: who named it first would have its ports there."""
+    victim = web("victim")
+    name = f"kit-{victim.default_balancer_name}"
+    hostile, lbs = web("hostile", {"pip-name": name}), cast(Any, cloud.load_balancers)
+    plan, refused = lbs._plan, list[str]()
+
+    async def plan_later(*args: Any) -> Any:
+        monkeypatch.setattr(lbs, "_plan", plan)
+        with pytest.raises(RetryAfter, match="is another Service's") as error:
+            await invoke(lbs.ensure, hostile, [node])
+        refused.append(str(error.value))
+        return await plan(*args)
+
+    monkeypatch.setattr(lbs, "_plan", plan_later)
+    made = await cloud.ensure(victim, node)
+    assert refused
+    with pytest.raises(TakenByAnother):
+        await cloud.ensure(hostile, node)
+    shared = await cloud.ensure(web("hostile", {"pip-name": name}, **OTHER_PORT), node)
+    assert shared.ingress == made.ingress
+
+
+async def test_tags_without_number_are_refused(lab: Lab, cloud: Started, node: Node) -> None:
+    """Each letter was a warning that was kept, of 17 MB for one Service."""
+    with pytest.raises(Refused, match="pip-tags: more than 50 items"):
+        await cloud.ensure(web(annotations={"pip-tags": "a," * 100_000}), node)
+
+
+async def test_what_a_service_has_is_told_after_a_refused_change(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """By that its status is corrected: the address that it gave up is soon another machine's."""
+    ip = (await cloud.ensure(web(annotations=INTERNAL, **RANGES), node)).ingress[0].ip
+    asked = web(annotations={**INTERNAL, "load-balancer-ipv4": "10.224.7.7"}, **RANGES)
+    lab.fail("PUT .*networkSecurityGroups", **BAD_RULE)
+    with pytest.raises(Refused, match="SecurityRuleInvalid"):
+        await cloud.ensure(asked, node)
+    found = await invoke(cast(Any, cloud.load_balancers).get, asked)
+    assert [one.ip for one in found.ingress] == ["10.224.7.7"] != [ip]
+
+
+async def test_additional_addresses_in_the_status_are_told_as_well(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    asked = web(annotations={"additional-public-ips": "198.51.100.7"})
+    made = await cloud.ensure(asked, node)
+    asked.raw["status"] = {"loadBalancer": {"ingress": [{"ip": one.ip} for one in made.ingress]}}
+    found = await invoke(cast(Any, cloud.load_balancers).get, asked)
+    assert [one.ip for one in found.ingress] == [one.ip for one in made.ingress]
+
+
+async def test_who_shared_an_address_keeps_no_other_from_the_one_that_has_its_name(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """The Service that it was made for was an internal one for a while."""
+    ip = (await cloud.ensure(web("victim"), node)).ingress[0].ip
+    hostile = web("hostile", loadBalancerIP=ip, **OTHER_PORT)
+    await cloud.ensure(hostile, node)
+    await cloud.ensure(web("victim", INTERNAL), node)
+    made = await cloud.ensure(web("victim"), node)
+    assert [one.ip for one in made.ingress] == [ip]
+    await delete(cloud, hostile)
+    assert (await cloud.ensure(web("victim"), node)).ingress == made.ingress

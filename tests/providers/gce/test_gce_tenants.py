@@ -485,3 +485,32 @@ async def test_a_node_on_what_is_nowhere_keeps_no_other_out(
         only(gce, "backendServices")["backends"] if kind else only(gce, "targetPools")["instances"]
     )
     assert len(behind) == 2
+
+
+async def test_an_address_that_is_asked_for_no_more_is_kept_from_no_one(
+    gce: Gce, cloud: Started
+) -> None:
+    """Google refused it to the one, who asks for another that it cannot have either."""
+    reserved = {"addressType": "EXTERNAL", "networkTier": "PREMIUM", "status": "RESERVED"}
+    path = f"projects/{PROJECT}/regions/{REGION}/addresses/kept"
+    gce.cloud.put(path, "address", address=IP, **reserved)
+    nodes = hosts(gce)
+    gce.fault("forwardingRules.insert", status=400, reason="invalid")
+    with pytest.raises(CloudError):
+        await ensure(cloud, web(loadBalancerIP=IP), *nodes)
+    with pytest.raises(Refused, match="is not a reserved address"):
+        await ensure(cloud, web(loadBalancerIP="198.18.9.8"), *nodes)
+    await ensure(cloud, service("other", loadBalancerIP=IP), *nodes)
+
+
+async def test_a_change_of_kind_that_google_refuses_leaves_nothing_that_is_shown(
+    gce: Gce, cloud: Started
+) -> None:
+    """So its former address, which is free by then, leaves the status."""
+    nodes = hosts(gce)
+    await ensure(cloud, web(), *nodes)
+    inner = web(annotations={TYPE: "Internal"}, loadBalancerIP="198.18.9.8")
+    gce.fault("addresses.insert", status=400, reason="invalid")
+    with pytest.raises(CloudError):
+        await ensure(cloud, inner, *nodes)
+    assert await parts_of(cloud).get(inner) is None

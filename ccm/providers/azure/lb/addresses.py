@@ -166,6 +166,10 @@ class PublicAddresses:
         found = (item for item in listed if (name or ip) and _is_asked(item, name, ip))
         return next(found, None)
 
+    def made_here(self, record: Json) -> bool:
+        """Whether this cluster made it, for whichever Service."""
+        return same(tag_of(record, CLUSTER_TAGS), self._cluster)
+
     def owner(self, request: BalancerRequest) -> Owner:
         return Owner(self._cluster, request.service.key)
 
@@ -185,7 +189,8 @@ class PublicAddresses:
             record = same_name[0] if same_name else {}
             if not record and request.service.ingress:  # the list may lack it
                 record = await self._read(self._path(request, name)) or {}
-            if record and not self.owner(request).is_of(record):
+            is_by_name = self.made_here(record) and request.names.base in name  # others shared it
+            if record and not (is_by_name or self.owner(request).is_of(record)):
                 raise Refused(
                     f"public address {name} is not marked as Service {request.service.key}'s"
                 )

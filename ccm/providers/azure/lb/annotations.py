@@ -14,6 +14,7 @@ INTERNAL = f"{PREFIX}load-balancer-internal"
 CONFIGURATIONS = "load-balancer-configurations"
 RESOURCE_GROUP = "load-balancer-resource-group"
 MOST_PROBE_SECONDS = 120  # interval times number, which Azure does not take
+MOST_ITEMS = 50  # of `key=value` and of load balancers; Azure has no more tags
 
 _GROUP = re.compile(r"[\w().-]{0,89}[\w()-]")
 
@@ -88,10 +89,16 @@ class Annotations:
         """What a comma separates."""
         return [item.strip() for item in self.text(name).split(",") if item.strip()]
 
+    def few(self, name: str) -> list[str]:
+        """The same, of which there are few; raises `Refused`."""
+        if len(found := self.items(name)) > MOST_ITEMS:
+            raise Refused(f"annotation {PREFIX}{name}: more than {MOST_ITEMS} items")
+        return found
+
     def pairs(self, name: str) -> dict[str, str]:
         """`key=value` items, as upstream; an invalid item is left out with a warning."""
         found = {}
-        for item in self.items(name):
+        for item in self.few(name):
             key, equals, value = item.partition("=")
             if equals and key.strip() and "=" not in value:
                 found[key.strip()] = value.strip()

@@ -104,6 +104,9 @@ class AzureLoadBalancers:
         if not frontends:
             return None
         addresses = ips_of(frontends, await self._addresses.complete(frontends))
+        with suppress(Refused):
+            more = {*additional_ips(Annotations(service.annotations))} - {*addresses}
+            addresses += sorted(more & published_ips(service))
         return Balancer(names.base, tuple(Ingress(ip=address) for address in addresses))
 
     def check_service(self, service: Service) -> None:
@@ -281,13 +284,19 @@ class AzureLoadBalancers:
     def _check_moving(
         self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]
     ) -> None:
-        """Raise `RetryAfter` for another's address that no load balancer has at this moment."""
+        """Raise `RetryAfter` for another's address that no load balancer has at this moment.
+
+        It moves, or was just made: its tags say for whom.
+        """
         public = (self._addresses.named(request, family, listed) for family in request.public)
-        named = {ids.key_of(item): text(item.get("name")) for item in public if item}
-        asked = named.keys() - plan.public_keys(balancers.values())
+        found = {ids.key_of(item): item for item in public if item}
+        asked = found.keys() - plan.public_keys(balancers.values())
         asked -= self._public.get(request.names.base, set())  # as when someone deletes what has it
-        for key in asked & set[str]().union(*self._public.values()):
-            why = f"public address {named[key]} is another Service's, which moves"
+        made = {key for key in asked if self._addresses.made_here(found[key])}
+        owner = self._addresses.owner(request)
+        others = {key for key in made if owner.is_anothers(found[key])}
+        for key in asked & others.union(*self._public.values()):
+            why = f"public address {found[key].get('name')} is another Service's, which moves"
             raise RetryAfter(why, NO_ADDRESS_RETRY)
 
     async def _place(

@@ -105,7 +105,7 @@ def _choices(
 ) -> list[str]:
     """The load balancers that take the Service; those that select it before all others."""
     configs, annotations = request.config.balancers, request.annotations
-    asked = [item.lower() for item in annotations.items(CONFIGURATIONS)]
+    asked = [item.lower() for item in annotations.few(CONFIGURATIONS)]
     where = f"annotation {PREFIX}{CONFIGURATIONS}"
     if asked and request.has_fixed_address:
         raise Refused(f"{where}: the Service names an address, which has its load balancer")

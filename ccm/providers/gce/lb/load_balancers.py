@@ -203,6 +203,7 @@ class GceLoadBalancers:
         """The forwarding rule, once all parts are as asked for."""
         place, names = work.place, work.names
         tier = addresses.tier_of(request, work.rule or work.own(ADDRESS))
+        self._in_use.pop(names.balancer, None)  # who is refused another one holds none
         if wanted := addresses.requested_ip(work.observed, names, request, tier, self._in_use):
             self._in_use[names.balancer] = wanted
         rule, address = await self._addresses.kept(work, request, tier)
