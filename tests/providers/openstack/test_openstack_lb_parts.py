@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from ccm.cloud.gate import current_owner, with_priority
-from ccm.cloud.testkit.harness import service
+from ccm.cloud.testkit.harness import port, service
 from ccm.decide.budget import Priority
-from ccm.errors import Refused
+from ccm.errors import Refused, TakenByAnother
 from ccm.model.objects import Json, Node
 from ccm.model.service import Service
 from ccm.providers.openstack.calls import ApiCall
@@ -21,6 +21,7 @@ from ccm.providers.openstack.lb import floating_ips as floating
 from ccm.providers.openstack.lb.addresses import Addresses
 from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX
 from ccm.providers.openstack.lb.backends import choose
+from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.networks import (
     Networks,
@@ -29,6 +30,7 @@ from ccm.providers.openstack.lb.networks import (
     read_subnet,
 )
 from ccm.providers.openstack.lb.octavia import Octavia
+from ccm.providers.openstack.lb.plan import ObservedBalancer
 from ccm.providers.openstack.lb.request import read_request
 from ccm.providers.openstack.lb.security_groups import (
     IngressRule,
@@ -439,3 +441,18 @@ async def test_no_look_at_octavia_waits_for_the_turn_of_another_namespace() -> N
         octavia.waiting.begin(name, "CreateLoadBalancer", f"tag-of-{name}")
     found = await check_turns(octavia.look("lb-1"), octavia.look("lb-2"))
     assert found["id"] == "lb-2"
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_who_shares_a_load_balancer_has_a_node_port_for_each_port(is_on: bool) -> None:
+    """Nodes serve the others at its address as well, where they may be its owner's."""
+    balancers = OctaviaLoadBalancers(cast(Any, FakeNeutron()), BalancerSection(), {}, CLUSTER)
+    ports = [port(8443, node_port=30443), {"port": 443, "protocol": "TCP"}]
+    asked = service("hostile", ports=ports, allocateLoadBalancerNodePorts=False)
+    tags = Names.of(service("victim"), CLUSTER).tags(Role.OWNER)
+    own = Names.of(asked, CLUSTER).tags(Role.SHARER) if is_on else []
+    record = {"id": "lb-1", "name": "theirs", "tags": [*tags, *own]}
+    request = read_request(asked, BalancerSection(), {}, CLUSTER)
+    with pytest.raises(TakenByAnother, match="each port needs a node port"):
+        balancers._check_share(request, ObservedBalancer(record, Role.SHARER))
+    balancers._check_share(request, ObservedBalancer(record, Role.OWNER))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
-from ccm.errors import CloudError, Refused, warnings_as_notes
+from ccm.errors import CloudError, Refused, TakenByAnother, warnings_as_notes
 from ccm.model.cloud import Balancer, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.service import Feature, Service
@@ -348,11 +348,19 @@ class OctaviaLoadBalancers:
         return Balancer(text(record.get("name")), request.ingress(addresses), warnings, shown)
 
     def _check_share(self, request: LoadBalancerRequest, found: ObservedBalancer) -> None:
-        """Raise `Refused` when the Service may not be on a load balancer of another."""
+        """Raise `Refused` when the Service may not be on a load balancer of another.
+
+        Nodes lead clients of its address to each port of the Service, also to one without listener.
+        """
         current, names = sharers(found.record), request.names
-        if found.role is Role.OWNER or names.is_on(found.record):
+        if found.role is Role.OWNER:
             return
         name = text(found.record.get("name"))
+        if len(request.ports) < len(request.annotations.service.ports):
+            why = f"load balancer {name} is another's: there each port needs a node port"
+            raise TakenByAnother(why)
+        if names.is_on(found.record):
+            return
         if len(current) >= self._config.max_shared_lb:
             raise Refused(
                 f"load balancer {name} is shared by {len(current)} Services (max-shared-lb)"
