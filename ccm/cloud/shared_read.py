@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar, cast
 
 from ccm.background import start_task
-from ccm.cloud.gate import current_priority, for_all, with_priority
+from ccm.cloud.gate import current_owner, current_priority, for_all, with_priority
 from ccm.cloud.interface import Gate
-from ccm.decide.budget import Priority
+from ccm.decide.budget import Priority, RoundRobin
 from ccm.errors import CloudError
 
 A = TypeVar("A")
@@ -31,19 +31,75 @@ LINGER = 0.02  # seconds for which a read waits for others to share it, where th
 class SharedLock:
     """Who holds it keeps all others waiting: its calls have this `priority`, or a higher one of its
     own, and are in no owner's turn. Without a priority they are as the caller's others.
+
+    Owners that wait take turns: one with many changes does not stand before all others.
     """
 
     def __init__(self, priority: Priority | None = Priority.LB_ENSURE) -> None:
-        self._lock, self._priority = asyncio.Lock(), priority
+        self._priority, self._is_held = priority, False
+        self._waiting = RoundRobin[tuple[str, asyncio.Future[None]]]()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        async with self._lock:
+        await self._acquire()
+        try:
             if self._priority is None:
                 yield
                 return
             with for_all(self._priority):
                 yield
+        finally:
+            self._release()
+
+    async def _acquire(self) -> None:
+        if not self._is_held:
+            self._is_held = True
+            return
+        turn = asyncio.get_running_loop().create_future()
+        owner = current_owner()
+        self._waiting.add(owner, (owner, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # it was handed over
+                self._release()
+            raise
+
+    def _release(self) -> None:
+        """Hand it over to the next who has not given up."""
+        while self._waiting:
+            owner, turn = following = self._waiting.next_item()
+            self._waiting.take(owner, following)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._is_held = False
+
+
+class SharedBlockingLock:
+    """The same for plain methods, which say themselves for whom their calls are."""
+
+    def __init__(self) -> None:
+        self._guard, self._is_held = threading.Lock(), False
+        self._waiting = RoundRobin[tuple[str, threading.Event]]()
+
+    def __enter__(self) -> None:
+        owner, turn = waiting = current_owner(), threading.Event()
+        with self._guard:
+            if not self._is_held:
+                self._is_held = True
+                return
+            self._waiting.add(owner, waiting)
+        turn.wait()
+
+    def __exit__(self, *_: object) -> None:
+        with self._guard:
+            if not self._waiting:
+                self._is_held = False
+                return
+            owner, turn = following = self._waiting.next_item()
+            self._waiting.take(owner, following)
+            turn.set()
 
 
 class SharedRead(Generic[A]):

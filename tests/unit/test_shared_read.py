@@ -2,15 +2,17 @@
 
 import asyncio
 import gc
+import threading
 from collections.abc import Mapping, Sequence
 
 import pytest
 
 from ccm.cloud import gate
 from ccm.cloud.gate import current_priority, with_priority
-from ccm.cloud.shared_read import SharedLock, SharedRead
+from ccm.cloud.shared_read import SharedBlockingLock, SharedLock, SharedRead
 from ccm.decide.budget import Priority
 from ccm.errors import Throttled
+from tests.support.running import wait_for
 from tests.support.waiting import let_run
 
 
@@ -136,3 +138,61 @@ async def test_what_all_wait_for_is_urgent_and_in_no_ones_turn() -> None:
         (Priority.LB_DELETE, ""),
         (Priority.REFRESH, "theirs"),
     ]
+
+
+async def test_owners_take_turns_at_what_is_locked() -> None:
+    """A namespace that changes forty Services at a time is not before all others."""
+    lock, order = SharedLock(), list[str]()
+
+    async def work(owner: str) -> None:
+        with with_priority(Priority.LB_ENSURE, owner):
+            async with lock.held():
+                order.append(owner)
+                await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        for owner in [*["busy"] * 40, "other"]:
+            group.create_task(work(owner))
+    assert len(order) == 41
+    assert order.index("other") <= 2
+
+
+@pytest.mark.parametrize("is_its_turn", [False, True])
+async def test_who_gives_up_waiting_for_a_lock_keeps_no_one_out(is_its_turn: bool) -> None:
+    lock, order, leaves = SharedLock(), list[int](), asyncio.Event()
+
+    async def work(number: int) -> None:
+        async with lock.held():
+            order.append(number)
+            await leaves.wait()
+
+    working = [asyncio.create_task(work(number)) for number in range(3)]
+    await let_run()
+    leaves.set()
+    if is_its_turn:
+        await asyncio.sleep(0)
+    working[1].cancel()
+    ends = await asyncio.gather(*working, return_exceptions=True)
+    assert [type(end) for end in ends] == [type(None), asyncio.CancelledError, type(None)]
+    assert order == [0, 2]
+    async with lock.held():
+        assert order == [0, 2]
+
+
+def test_owners_take_turns_at_a_lock_of_threads() -> None:
+    lock, order = SharedBlockingLock(), list[str]()
+
+    def work(owner: str) -> None:
+        with with_priority(Priority.LB_ENSURE, owner), lock:
+            order.append(owner)
+
+    owners = [*["busy"] * 10, "other"]
+    threads = [threading.Thread(target=work, args=[owner]) for owner in owners]
+    with lock:
+        for thread in threads:
+            thread.start()
+        wait_for("all wait", lambda: sum(map(len, lock._waiting._by_owner.values())) == len(owners))
+    for thread in threads:
+        thread.join()
+    assert len(order) == len(owners)
+    assert order.index("other") <= 1

@@ -9,6 +9,7 @@ from typing import Any
 
 from ccm.cloud.gate import for_all
 from ccm.cloud.lookup import MAX_LOST
+from ccm.cloud.shared_read import SharedBlockingLock
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, objects, objects_with, text
 from ccm.providers.aws.client import (
@@ -95,7 +96,8 @@ class Vpc:
         self._absent: dict[str, float] = {}  # instances that EC2 does not have, and when it said so
         self._warned_of: set[str] = set()
         self.zones = Zones(api)
-        self.ingress_lock = Lock()  # held from reading rules of the nodes' groups to changing them
+        self.ingress_lock = SharedBlockingLock()
+        """Held from reading rules of the nodes' groups to changing them."""
 
     @property
     def id(self) -> str:
