@@ -20,6 +20,7 @@ ALL_PORTS = "0"
 _ALL_PORTS = ("", "all", ALL_PORTS)
 MOST_RULES = 47  # of DigitalOcean's 50, beside the three of outbound traffic
 MOST_SOURCES = 1000  # of one rule; DigitalOcean's
+MOST_PORTS = 100  # of one Service that are looked at: without node ports there may be 65,535
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -86,7 +87,7 @@ def _of_service(
     elif sources := _sources_that_pass(service, default_type):
         check, uid = service.health_check, service.uid
         yield Inbound("tcp", check.port if check else KUBE_PROXY_PORT, uid, ())
-        for protocol, number in _ports(service, "port"):
+        for protocol, number in islice(_ports(service, "port"), MOST_PORTS):
             if may_open(number) and users.get((protocol, number), uid) == uid:
                 yield Inbound(protocol, number, uid, sources)
 

@@ -282,3 +282,17 @@ def test_it_is_on_where_nothing_turns_it_off() -> None:
     assert with_defaults(("-firewall", "*"), "digitalocean") == ("-firewall", "*")
     assert with_defaults(("cloud-node-controller",), "digitalocean") == ("cloud-node-controller",)
     assert with_defaults(("*",), "aws") == ("*",)
+
+
+def test_of_ports_without_number_few_are_looked_at() -> None:
+    """A Service that is served may ask for all there are, of which none needs a node port."""
+    looked_at = list[int]()
+    ports = [{"port": number, "protocol": "TCP"} for number in range(1, 40_000)]
+    asked = published("many", *ports, **{f"{PREFIX}type": "REGIONAL_NETWORK"})
+
+    def may_open(number: int) -> bool:
+        looked_at.append(number)
+        return True
+
+    assert opened([asked], "REGIONAL_NETWORK", may_open)
+    assert len(looked_at) < 1000
