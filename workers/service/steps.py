@@ -193,12 +193,7 @@ class ServiceSteps:
             refusal = Refusal(asked, backends, time.monotonic(), str(error), *kinds)
             return replace(await self._unpublish_lost(state, service), refusal=refusal)
         except CloudError as error:
-            self._record_failure(error, ensure_failed(service, error))
-            if not isinstance(error, RetryAfter):
-                self._failed.add(service.uid)
-                await self._withdraw(state, service)
-                if calls or isinstance(error, Denied):
-                    await self._unpublish_lost(state, service)
+            await self._after_failure(state, service, error, has_written=bool(calls))
             raise
         self._sought.discard(service.uid)
         self._taken.discard(service.uid)
@@ -310,6 +305,18 @@ class ServiceSteps:
                     self._written.pop(service.uid, None)
                     self._sought.add(service.uid)
         return bool(calls)
+
+    async def _after_failure(
+        self, state: ServiceState, service: Service, error: CloudError, *, has_written: bool
+    ) -> None:
+        """What follows a creation or change that failed; nothing where it only waits."""
+        self._record_failure(error, ensure_failed(service, error))
+        if isinstance(error, RetryAfter):
+            return
+        self._failed.add(service.uid)
+        await self._withdraw(state, service)
+        if has_written or isinstance(error, Denied):
+            await self._unpublish_lost(state, service)
 
     async def _withdraw(self, state: ServiceState, service: Service) -> None:
         """Take the backends from what cannot be changed or deleted, and leads to another Service.
