@@ -1,5 +1,6 @@
 """What Resource Manager says about Nodes: lists for all of them, and three answers, never two."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
@@ -14,6 +15,7 @@ from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.machines import Machine, MachineReader, Machines, first_of_each_family
 
 BATCH = 5000  # Nodes; a list has all machines anyway
+FEW = 3  # machines of a group, two reads each; more are read by its lists
 UNMANAGED = "kubernetes.azure.com/managed"
 """Label of a Node that is no machine of Azure's where it is false: upstream's."""
 
@@ -29,7 +31,9 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         self.reader = MachineReader(api, config)
         vnet, group = config.vnet_id.lower(), config.resource_group.lower()
         self.required_marks = frozenset([f"vnet:{vnet}" if vnet else f"resource-group:{group}"])
-        self._read_shared = SharedRead(lambda keys: self.reader.read(keys[0].split("/")))
+        self._read_shared = SharedRead(
+            lambda keys: self.reader.read(keys[0].split("\n"), has_states=False)
+        )
 
     def machine_of(self, provider_id: str) -> str:
         return ids.machine_of(provider_id)
@@ -50,30 +54,50 @@ class AzureInstances(MachineLookup[Machines, Machine]):
 
     async def read(self, nodes: Sequence[Node]) -> Machines:
         """The machines of the cluster's group, and of those that provider IDs name."""
-        return await self.reader.read(self._groups(nodes))
+        own = self._config.resource_group.lower()
+        return await self.reader.read(self._named(nodes, [own], few=0))
 
     async def read_all(self, nodes: Sequence[Node], joined: Collection[str] = ()) -> Machines:
         """The same for load balancers and routes, in one read for all that ask; or it raises.
 
-        `joined` are the groups of what is behind load balancers. Of another group that is missing,
-        refused, or that may not be read, nothing is known: any Node may name one.
+        `joined` are the groups of what is behind load balancers. Of another group any Node may name
+        machines: a few are read one by one, and where one, or the group, is missing, refused, or
+        may not be read, nothing is known.
         """
-        found = await self._read_shared("/".join(self._groups(nodes, joined)))
+        own = self._config.resource_group.lower()
+        return await self._read_asked(self._named(nodes, [own, *sorted(joined)]))
+
+    async def read_few(self, nodes: Sequence[Node]) -> Machines:
+        """As `read_all`, but only of these Nodes."""
+        return await self._read_asked(self._named(nodes, []))
+
+    async def _read_asked(self, asked: Sequence[str]) -> Machines:
+        found = await self._read_shared("\n".join(asked)) if asked else Machines()
         for name, error in found.unread.items():
             is_own = ids.same(name, self._config.resource_group)
             if is_own or not isinstance(error, Refused | Denied | Elsewhere):
                 raise error
         return found
 
-    def _groups(self, nodes: Sequence[Node], joined: Collection[str] = ()) -> list[str]:
-        """The cluster's and others that provider IDs name: old Nodes' first, as who registers new
-        ones may name groups without end.
+    def _named(self, nodes: Sequence[Node], groups: Sequence[str], few: int = FEW) -> list[str]:
+        """These groups and others that provider IDs name, or their machines where they are few:
+        old Nodes' first, as who registers new ones may name groups without end.
         """
         oldest = sorted(nodes, key=lambda node: node.age_order)
-        scopes = [ids.scope_of(ids.machine_of(node.provider_id)) for node in oldest]
-        named = (scope.group for scope in scopes if scope)
-        own = self._config.resource_group.lower()
-        return [*dict.fromkeys([own, *sorted(joined), *named])]
+        named = dict.fromkeys(ids.machine_of(node.provider_id) for node in oldest)
+        own = self._config.subscription_id.lower()
+        group_of = {
+            item: scope.group
+            for item in named
+            if (scope := ids.scope_of(item)) and scope.subscription == own
+        }
+        counts = Counter(group_of.values())
+        more = (
+            item if counts[group] <= few else group
+            for item, group in group_of.items()
+            if group not in groups
+        )
+        return [*dict.fromkeys([*groups, *more])]
 
     async def find(self, node: Node, listing: Machines) -> Sequence[Machine] | Answer:
         """A group that was not read says nothing of its Nodes, nor of those without an ID.

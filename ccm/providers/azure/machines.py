@@ -118,10 +118,15 @@ class Machine:
     @property
     def interface(self) -> Json:
         """Its primary interface; empty where it is not listed."""
+        return self.interfaces.get(self.interface_id.lower(), {})
+
+    @property
+    def interface_id(self) -> str:
+        """The ID of its primary interface."""
         profile = mapping(self.properties.get("networkProfile"))
         listed = objects(profile.get("networkInterfaces"))
         primary = [item for item in listed if properties_of(item).get("primary") is True]
-        return self.interfaces.get(key_of((primary or listed or [{}])[0]), {})
+        return id_of((primary or listed or [{}])[0])
 
     @property
     def configurations(self) -> list[Json]:
@@ -162,14 +167,14 @@ class Machines(Listing[str, Machine]):
 
     by_name: dict[str, list[Machine]] = field(default_factory=lambda: defaultdict(list))
     public: dict[str, str] = field(default_factory=dict)  # addresses by ID
-    unread: dict[str, CloudError] = field(default_factory=dict)  # by group, why not
+    unread: dict[str, CloudError] = field(default_factory=dict)  # by group or machine, why not
     unread_public: dict[str, CloudError] = field(default_factory=dict)  # by list, why not
     interfaces: list[Json] = field(default_factory=list)  # also of machines that are gone
 
     def why_unread(self, machine_id: str) -> CloudError | None:
-        """Why nothing is known of a machine's group."""
+        """Why nothing is known of a machine, or of its group."""
         scope = scope_of(machine_id)
-        return self.unread.get(scope.group) if scope else None
+        return self.unread.get(machine_id) or (self.unread.get(scope.group) if scope else None)
 
     def why_no_public(self, machine: Machine) -> CloudError | None:
         """Why the public addresses of a machine are not known; raises where one has an odd ID."""
@@ -199,27 +204,35 @@ class MachineReader:
         )
         self.lacks_states = False  # whether the list of power states is denied
 
-    async def read(self, groups: Sequence[str]) -> Machines:
-        """All machines of these groups; a group that cannot be read is noted as such.
+    async def read(self, asked: Sequence[str], *, has_states: bool = True) -> Machines:
+        """All machines of these groups, or machines by ID; what cannot be read is noted as such.
 
-        Where they are many, the subscription's lists are read; without the right to them the first
-        ones are read one by one. Raises `CloudError` when none can.
+        Where groups are many, the subscription's lists are read; without the right to them the
+        first ones are read one by one. Without states, zones and power are not known. Raises
+        `CloudError` when none can be read.
         """
+        scopes = ((item, scope_of(item)) for item in asked)
+        groups = [*dict.fromkeys(scope.group if scope else item for item, scope in scopes)]
         if len(groups) <= MOST_GROUPS:
-            return await self._read(groups, groups)
+            return await self._read(asked, groups, has_states)
         try:
-            return await self._read([ALL_GROUPS], groups)
+            return await self._read([ALL_GROUPS], groups, has_states)
         except Denied as error:
-            found = await self._read(groups[:MOST_GROUPS], groups)
-            found.unread |= dict.fromkeys(groups[MOST_GROUPS:], error)
+            found = await self._read(asked[:MOST_GROUPS], groups, has_states)
+            found.unread |= dict.fromkeys(asked[MOST_GROUPS:], error)
             return found
 
-    async def _read(self, lists: Sequence[str], groups: Collection[str]) -> Machines:
-        """What the lists of groups, or that of all, have of these groups."""
+    async def _read(
+        self, asked: Sequence[str], groups: Collection[str], has_states: bool
+    ) -> Machines:
+        """What single machines, and the lists of groups, or that of all, have of these groups."""
         found = Machines()
         reads: dict[str, Awaitable[Sequence[list[Json]]]]
-        reads = {group: self._group(group, groups) for group in lists}
-        results = await read_each({**reads, STATES: self._states()})
+        reads = {
+            item: self._single(item) if scope_of(item) else self._group(item, groups)
+            for item in asked
+        }
+        results = await read_each({**reads, STATES: self._states(has_states)})
         states = results.pop(STATES)
         if isinstance(states, CloudError):
             raise states
@@ -281,6 +294,17 @@ class MachineReader:
                 interfaces += more
         return singles, members, interfaces
 
+    async def _single(self, machine_id: str) -> Sequence[list[Json]]:
+        """A machine with its own view, and its primary interface; none where it is missing."""
+        try:
+            machine = await self.get(machine_id)
+            if not scope_of(machine.interface_id):
+                return [], [machine.record], []
+            interface = await self._api.get("GetInterface", machine.interface_id)
+        except NotFound:
+            return [], [], []
+        return [], [machine.record], [interface]
+
     async def _interfaces(self, group: str) -> list[Json]:
         scope = Scope(self._config.network_subscription, group)
         return await self._api.list("ListInterfaces", scope.id(NETWORK, "networkInterfaces"))
@@ -304,9 +328,9 @@ class MachineReader:
         except NotFound:
             return [], []
 
-    async def _states(self) -> Sequence[list[Json]]:
+    async def _states(self, is_asked: bool) -> Sequence[list[Json]]:
         """What single machines are at; without the right to it nothing is known of any."""
-        if not self._has_single:
+        if not (is_asked and self._has_single):
             return [[]]
         path = f"/subscriptions/{self._config.subscription_id}/providers/{COMPUTE}/virtualMachines"
         try:

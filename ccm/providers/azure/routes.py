@@ -43,8 +43,14 @@ class AzureRoutes:
         routes = [(record, by_name.get(node_of(record))) for record in records if node_of(record)]
         # Machines by address; read when a Node does not explain its route.
         owners, unread = defaultdict[str, set[str]](set), set[str]()
-        if not all(node and hop_of(item) in _inner(node) for item, node in routes):
-            machines = await self._instances.read_all(nodes)
+        odd = [node for item, node in routes if not (node and hop_of(item) in _inner(node))]
+        if odd:
+            known = [node for node in odd if node]
+            machines = await (
+                self._instances.read_few(known)
+                if len(known) == len(odd)
+                else self._instances.read_all(nodes)  # any machine may have the address
+            )
             for machine in machines.records:
                 if not self._instances.why_foreign(machine):  # networks have the same addresses
                     for ip in machine.private:

@@ -135,7 +135,7 @@ class Lab:
     def delete_machine(self, machine_id: str) -> None:
         self.call("DELETE", f"{machine_id}?api-version={COMPUTE_VERSION}")
 
-    def add_scale_set(self, name: str, capacity: int, **more: Any) -> Json:
+    def add_scale_set(self, name: str, capacity: int, group: str = GROUP, **more: Any) -> Json:
         """A uniform one, whose hosts are called `<name>000000` and so on."""
         subnet = {"id": f"{path_of('virtualNetworks', VNET)}/subnets/{SUBNET}"}
         ip = {"name": "ip", "properties": {"primary": True, "subnet": subnet}}
@@ -149,7 +149,7 @@ class Lab:
             **more,
             "properties": {"virtualMachineProfile": profile},
         }
-        return self.put("virtualMachineScaleSets", name, body)
+        return self.put("virtualMachineScaleSets", name, body, group)
 
     def objects(self, kind: str) -> dict[str, Json]:
         """All resources of a kind as they are stored, by ID in lower case."""

@@ -1,5 +1,7 @@
 """Machines of many resource groups, some of which cannot be read: rows AZ74 to AZ76."""
 
+import re
+
 import pytest
 
 from ccm.cloud.gate import invoke
@@ -8,13 +10,18 @@ from ccm.errors import CloudError
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json, Node
 from ccm.providers.azure.api import AzureApi
-from tests.labs.azure.lab import GROUP, OTHER_GROUP, SUBSCRIPTION, Lab
+from tests.labs.azure.lab import GROUP, OTHER_GROUP, SUBSCRIPTION, Lab, path_of
 from tests.providers.azure.conftest import Started, host
 from tests.providers.azure.test_azure_balancers import members, rules, web
 from tests.providers.azure.test_azure_routes import create, listed
 
 MANY = 12
 OF_SUBSCRIPTION = "GET /subscriptions/[^/]+/providers/Microsoft.Network/networkInterfaces"
+LIST_ELSEWHERE = re.compile(
+    rf"/subscriptions/[^/]+(/resourceGroups/{OTHER_GROUP})?/providers/[^/]+"
+    r"/(virtualMachines|networkInterfaces|virtualMachineScaleSets)",
+    re.IGNORECASE,
+)
 BY_ADDRESS = {"loadBalancerBackendPoolConfigurationType": "nodeIP"}
 
 
@@ -135,3 +142,31 @@ async def test_a_group_of_a_name_that_is_refused_stops_no_service(lab: Lab, grou
     assert await listed(cloud, near, bad) == {"near____102440024": ("near", False)}
     asked = {one["path"].split("/")[4].lower() for one in lab.calls() if "/resource" in one["path"]}
     assert asked <= {GROUP, "refused"}
+
+
+async def test_a_few_machines_of_another_group_have_no_list_of_it_read_for_each_service(
+    lab: Lab,
+) -> None:
+    """It may have thousands, and a kubelet may name one that is not there."""
+    cloud = await Started(lab.config(vmType="vmss", **BY_ADDRESS)).start()
+    near, far = host(lab.add_machine("near")), host(lab.add_machine("far", OTHER_GROUP))
+    lab.add_scale_set("set", 1, OTHER_GROUP)
+    member = f"{path_of('virtualMachineScaleSets', 'set', OTHER_GROUP)}/virtualMachines/0"
+    of_set = host({"id": member}, "set000000")
+    bad = node_named("bad", f"azure://{path_of('virtualMachines', 'never', OTHER_GROUP)}")
+    nodes, expected = [near, far, of_set, bad], {"near", "far", "set000000"}
+    for name in ("first", "second"):
+        made = await cloud.ensure(web(name), *nodes)
+        assert made.warnings == ("the machine is not known of nodes bad",)
+        assert members(lab) == expected
+    assert not _lists_elsewhere(lab)
+    nodes.append(host(lab.add_machine("more", OTHER_GROUP)))
+    await cloud.ensure(web("third"), *nodes)
+    assert members(lab) == {*expected, "more"}
+    assert _lists_elsewhere(lab), "that many are read together"
+
+
+def _lists_elsewhere(lab: Lab) -> list[str]:
+    """Lists of another group or of the subscription."""
+    paths = (one["path"] for one in lab.calls() if one["method"] == "GET")
+    return [path for path in paths if LIST_ELSEWHERE.fullmatch(path)]

@@ -80,6 +80,25 @@ async def test_a_machine_that_a_list_leaves_out_keeps_its_route(lab: Lab, cloud:
     assert [name for name, (_, is_hole) in found.items() if is_hole] == ["node-2____102442024"]
 
 
+@pytest.mark.parametrize("is_denied", [False, True])
+async def test_a_node_without_its_address_has_no_list_of_machines_read(
+    lab: Lab, cloud: Started, is_denied: bool
+) -> None:
+    """Its kubelet may keep it out for ever, and routes are listed every ten seconds."""
+    nodes = [host(lab.add_machine(f"node-{number}")) for number in range(5)]
+    await create(cloud, *nodes)
+    for each, hop in zip(nodes[1:], [*routes_of(lab).values()][1:], strict=True):
+        each.raw["status"] = {"addresses": [{"type": "InternalIP", "address": hop}]}
+    if is_denied:
+        lab.fail("GET .*/virtualMachines/node-0", status=403, code="AuthorizationFailed")
+    lab.forget_calls()
+    found = await listed(cloud, *nodes)
+    assert [name for name, (_, is_hole) in found.items() if is_hole] == []
+    assert len(found) == len(nodes)
+    paths = [one["path"].rpartition("/")[2] for one in lab.calls()]
+    assert paths == [TABLE, "node-0", *([] if is_denied else ["node-0-nic"])]
+
+
 async def test_a_machine_of_another_network_with_an_address_of_ours_takes_no_route(
     lab: Lab, cloud: Started
 ) -> None:
