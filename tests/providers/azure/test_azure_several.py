@@ -351,27 +351,49 @@ async def test_a_service_moves_with_its_address(
     assert lab.writes() == []
 
 
+@pytest.mark.parametrize("kind", [{}, INNER], ids=["public", "internal"])
+@pytest.mark.parametrize("has_begun", [False, True])
 async def test_an_address_stays_its_services_while_that_moves(
-    lab: Lab, cloud: Started, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+    lab: Lab,
+    cloud: Started,
+    node: Node,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: dict[str, str],
+    has_begun: bool,
 ) -> None:
-    """No load balancer has it for a moment: another Service would have its port there."""
-    ip = (await cloud.ensure(web(annotations={ON: FAST}), *nodes)).ingress[0].ip
-    other, lbs = web("other", loadBalancerIP=ip), cast(Any, cloud.load_balancers)
-    leave, refused = lbs._leave, list[str]()
+    """No load balancer has it for a moment: another Service would have it, and its clients."""
+    ip = (await cloud.ensure(web(annotations={**kind, ON: FAST}), node)).ingress[0].ip
+    other = web("other", kind, loadBalancerIP=ip, ports=[port(443, node_port=30443)])
+    lbs, left, refused = cast(Any, cloud.load_balancers), asyncio.Event(), list[str]()
+    leave, write = lbs._leave, lbs._write
+
+    async def write_later(*args: Any) -> Any:
+        monkeypatch.setattr(lbs, "_write", write)
+        began.set()
+        await left.wait()
+        return await write(*args)
 
     async def leave_first(*args: Any) -> Any:
         monkeypatch.setattr(lbs, "_leave", leave)
-        left = await leave(*args)
+        found = await leave(*args)
+        left.set()
         with pytest.raises(RetryAfter, match="is another Service's, which moves") as error:
-            await invoke(lbs.ensure, other, nodes)
+            await (beginning or invoke(lbs.ensure, other, [node]))
         refused.append(str(error.value))
-        return left
+        return found
 
+    began = asyncio.Event()
+    beginning: asyncio.Task[Any] | None = None
+    if has_begun:  # it has read that the first load balancer has the address
+        monkeypatch.setattr(lbs, "_write", write_later)
+        beginning = asyncio.create_task(invoke(lbs.ensure, other, [node]))
+        await began.wait()
     monkeypatch.setattr(lbs, "_leave", leave_first)
-    moved = web(annotations={ON: SLOW})
-    await cloud.ensure(moved, *nodes)
+    moved = web(annotations={**kind, ON: SLOW})
+    await cloud.ensure(moved, node)
     assert refused
-    assert on(lab, moved) == {SLOW}
+    assert (await cloud.ensure(other, node)).ingress[0].ip == ip
+    assert on(lab, moved) == on(lab, other) == {f"{SLOW}-internal" if kind else SLOW}
 
 
 async def test_a_move_that_was_interrupted_goes_on(lab: Lab, cloud: Started, node: Node) -> None:
@@ -432,6 +454,19 @@ async def test_a_private_address_moves_with_its_service(
     made = await cloud.ensure(web(annotations=INNER | {ON: FAST}), node)
     moved = await cloud.ensure(web(annotations=INNER | {ON: SLOW}), node)
     assert moved.ingress == made.ingress
+    assert on(lab, web()) == {f"{SLOW}-internal"}
+
+
+async def test_a_service_whose_private_address_is_taken_while_it_moves_gets_another_one(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """Azure gives the next machine what no load balancer has; it is not down until it changes."""
+    made = await cloud.ensure(web(annotations=INNER | {ON: FAST}), node)
+    taken: Json = {"status": 400, "code": "PrivateIPAddressIsAllocated", "message": "of a machine"}
+    lab.fail(f"PUT .*loadBalancers/{SLOW}-internal", **taken)
+    moved = await cloud.ensure(web(annotations=INNER | {ON: SLOW}), node)
+    assert moved.ingress != made.ingress
+    assert made.ingress[0].ip not in str(rules(lab))
     assert on(lab, web()) == {f"{SLOW}-internal"}
 
 

@@ -36,7 +36,12 @@ from ccm.providers.azure.lb.members import (
 )
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
 from ccm.providers.azure.lb.placement import Balancers, Place, Placements
-from ccm.providers.azure.lb.plan import BalancerPlan, address_of, own_frontends
+from ccm.providers.azure.lb.plan import (
+    NO_ADDRESS_RETRY,
+    BalancerPlan,
+    address_of,
+    own_frontends,
+)
 from ccm.providers.azure.lb.request import (
     BalancerRequest,
     additional_ips,
@@ -47,8 +52,6 @@ from ccm.providers.azure.lb.request import (
 from ccm.providers.azure.lb.security_group import Extent
 from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
-
-NO_ADDRESS_RETRY = 2.0  # seconds
 
 
 class AzureLoadBalancers:
@@ -77,7 +80,8 @@ class AzureLoadBalancers:
             for is_internal, suffix in ((False, ""), (True, INTERNAL_SUFFIX))
         }
         self._placements = Placements()
-        self._public = dict[str, set[str]]()  # addresses, by the base name of a Service
+        self._held = dict[str, set[str]]()
+        """Addresses that a Service has, public ones by ID, by its base name."""
         self._additional = dict[str, set[str]]()
         """Additional and private ones that may be open, by the same: a status may lack them."""
         self._sockets = dict[str, Mapping[str, Collection[plan.Socket]]]()
@@ -168,7 +172,7 @@ class AzureLoadBalancers:
         left = await self._leave(names, balancers, balancers)
         await self._addresses.release(owner, (), listed)
         self._placements.forget(names)
-        self._public.pop(names.base, None)
+        self._held.pop(names.base, None)
         self._additional.pop(names.base, None)
         self._sockets.pop(names.base, None)
         await self._pools.take_over(names, balancers, left)
@@ -223,8 +227,8 @@ class AzureLoadBalancers:
         now = await self._write(planned, place, balancers)
         having, sockets = plan.frontends_in(now.values(), names), plan.sockets_of(request)
         self._sockets[names.base] = dict.fromkeys(map(address_of, having), sockets)
-        self._public[names.base] = {ids.key_of(item) for item in public.values()}
         balancer = now[place]
+        self._held[names.base] = {*map(address_of, own_frontends(balancer, names))}
         is_changed = now is not balancers
         wanted, reasons = await self._pools.join(names, now, read, is_changed=is_changed)
         if unknown := [name for name, machine in wanted.items() if machine is None]:
@@ -291,13 +295,20 @@ class AzureLoadBalancers:
         public = (self._addresses.named(request, family, listed) for family in request.public)
         found = {ids.key_of(item): item for item in public if item}
         asked = found.keys() - plan.public_keys(balancers.values())
-        asked -= self._public.get(request.names.base, set())  # as when someone deletes what has it
+        asked -= self._held.get(request.names.base, set())  # as when someone deletes what has it
         made = {key for key in asked if self._addresses.made_here(found[key])}
         owner = self._addresses.owner(request)
         others = {key for key in made if owner.is_anothers(found[key])}
-        for key in asked & others.union(*self._public.values()):
+        for key in asked & others.union(self._claimed(request.names)):
             why = f"public address {found[key].get('name')} is another Service's, which moves"
             raise RetryAfter(why, NO_ADDRESS_RETRY)
+
+    def _claimed(self, names: Names) -> set[str]:
+        """Addresses that other Services have, and this one has not: someone may have deleted both
+        frontends.
+        """
+        others = (some for base, some in self._held.items() if base != names.base)
+        return set[str]().union(*others) - {"", *self._held.get(names.base, ())}
 
     async def _place(
         self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]
@@ -350,6 +361,7 @@ class AzureLoadBalancers:
             zones=await self._addresses.zones() if has_new else (),
             shares=self._shares,
             taken=self._taken(request.names),
+            claimed=self._claimed(request.names) if request.has_fixed_address else (),
         )
 
     def _taken(self, names: Names) -> Mapping[str, Collection[plan.Socket]]:
@@ -374,12 +386,18 @@ class AzureLoadBalancers:
                 raise Refused(
                     f"it cannot leave load balancer {other.name}: others use its frontend"
                 )
-        balancers = await self._leave(names, balancers, others)
+        left = await self._leave(names, balancers, others)
         has_failed = current and ids.properties_of(current).get("provisioningState") == "Failed"
         if current and copy == current and not has_failed:
-            return balancers
+            return left
         change, owner = self._resources[place].change, names.service.namespace
-        return {**balancers, place: await change(planned.apply, current, owner=owner) or {}}
+        try:
+            return {**left, place: await change(planned.apply, current, owner=owner) or {}}
+        except Refused as error:
+            if left is balancers:
+                raise
+            why = f"it has left its load balancer: {error}"  # a machine may have got its address
+            raise RetryAfter(why, NO_ADDRESS_RETRY) from error
 
     async def _leave(
         self, names: Names, balancers: Balancers, places: Collection[Place]

@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.errors import NoRoom, Refused, TakenByAnother
+from ccm.errors import NoRoom, Refused, RetryAfter, TakenByAnother
 from ccm.model.objects import Json, objects, text
 from ccm.providers.azure.ids import id_of, key_of, name_of, properties_of
 from ccm.providers.azure.lb.names import BASE, IPV6, SHARED_PROBE, Names
@@ -19,6 +19,7 @@ POOLS = "backendAddressPools"
 REFERRING = ("outboundRules", "inboundNatRules", "inboundNatPools", RULES)
 """What else may use a frontend."""
 SECURITY_PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "all": "*"}
+NO_ADDRESS_RETRY = 2.0  # seconds until an address is looked for again that is not there yet
 Socket = tuple[str, int]
 """A port as rules have it: `Tcp` or `Udp`, and its number."""
 
@@ -51,9 +52,13 @@ class BalancerPlan:
     shares: bool = True  # frontends with other Services
     taken: Mapping[str, Collection[Socket]] = field(default_factory=dict)
     """Ports of others by address, also those without a rule, as far as they are known."""
+    claimed: Collection[str] = ()
+    """Addresses of others, which no load balancer has while they move."""
 
     def apply(self, balancer: Json) -> None:
-        """Raises `Refused` for what a load balancer cannot take, `NoRoom` for too many rules."""
+        """Raises `Refused` for what a load balancer cannot take, `NoRoom` for too many rules,
+        `RetryAfter` for an address that moves.
+        """
         sku = text((balancer.get("sku") or {}).get("name"))
         if sku.lower() != "standard":
             raise Refused(
@@ -62,6 +67,7 @@ class BalancerPlan:
         names, properties = self.request.names, properties_of(balancer)
         self._check_pools(properties)
         frontends, rules, probes = list[Json](), list[Json](), list[Json]()
+        moving = {*self.claimed} - {*map(address_of, frontends_of(balancer))}
         for family in self.request.families:
             frontend = self._frontend(family)
             if shared := self.shared_frontend(balancer, family):
@@ -69,6 +75,9 @@ class BalancerPlan:
                     raise Refused(f"frontend {text(shared.get('name'))} is another Service's")
                 self._check_sharing(properties, shared)
                 frontend_id = id_of(shared)
+            elif (address := address_of(frontend)) in moving:
+                why = f"address {name_of(address)} is another Service's, which moves"
+                raise RetryAfter(why, NO_ADDRESS_RETRY)
             else:
                 frontends.append(frontend)
                 frontend_id = f"{self.id}/{FRONTENDS}/{frontend['name']}"
