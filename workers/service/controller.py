@@ -51,10 +51,12 @@ from workers.service.plan import (
 )
 from workers.service.state import (
     NodePorts,
+    PublishedAddresses,
     Refusal,
     ServiceState,
     addresses,
     has_lost_finalizer,
+    published,
     summarize,
 )
 from workers.service.steps import ServiceSteps, attempted, ensure_failed
@@ -129,7 +131,7 @@ class ServiceController:
             minds_power,
         )
         self._states: dict[str, ServiceState] = {}
-        self._node_ports = NodePorts()
+        self._node_ports, self._addresses = NodePorts(), PublishedAddresses()
         self._steps = ServiceSteps(context, balancers)
         self._chooser = balancers if isinstance(balancers, SelectsNodesByLabel) else None
         # Comparing what is most likely right leaves room for what is new.
@@ -137,6 +139,7 @@ class ServiceController:
         self._checks = Slots(limit, context.queue.add)
         self._slots = NamespaceSlots(concurrency(context.settings), context.queue.add)
         self._is_mass_deletion = False
+        self._due = set[str]()  # keys of Services that are to be compared before their time
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         """A Service's own key; none for a Node, because `run` enqueues the Services it concerns.
@@ -278,6 +281,9 @@ class ServiceController:
         state = self._state(key)
         has_lost = self._node_ports.has_lost(key, state.node_ports)
         state = replace(state, planned=service, has_lost_node_ports=has_lost)
+        if key in self._due and state.last_applied:
+            state = replace(state, last_applied=replace(state.last_applied, at=float("-inf")))
+        self._due.discard(key)
         if service and state.owner and service.uid == state.owner.uid:
             state = replace(state, owner=service, is_owner_gone=False, missing_since=None)
         elif not service and state.owner and state.missing_since is None:
@@ -321,6 +327,9 @@ class ServiceController:
         # Nodes may have changed meanwhile: whether an update is due is only `run`'s to say.
         is_due = self._state(key).is_backend_update_due
         self._states[key] = replace(after, is_backend_update_due=is_due)
+        for other in self._addresses.update(key, published(before), published(after)):
+            self._due.add(other)
+            self._context.queue.add(other)
         had_no_room = before.refusal is not None and before.refusal.is_quota_exceeded
         is_freed = isinstance(action, DeleteBalancer) and (known.owner or action.service.ingress)
         if is_freed or (had_no_room and not after.refusal):

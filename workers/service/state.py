@@ -1,6 +1,7 @@
 """What this process knows of each Service, and its summary for `status`; lost with the process."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import nsmallest
@@ -108,6 +109,27 @@ class NodePorts:
         return any(self._keys.get(port, key) != key for port in lost)
 
 
+class PublishedAddresses:
+    """Which Services publish each address: one that another gets may not be theirs any more."""
+
+    def __init__(self) -> None:
+        self._keys = defaultdict[str, set[str]](set)
+        self._addresses: dict[str, Collection[str]] = {}
+
+    def update(self, key: str, before: Collection[str], after: Collection[str]) -> set[str]:
+        """Take in what a Service publishes; the others that publish what it has not before."""
+        for address in self._addresses.pop(key, ()):
+            self._keys[address].discard(key)
+            if not self._keys[address]:
+                del self._keys[address]
+        others = (self._keys.get(address, ()) for address in {*after} - {*before})
+        found = {other for keys in others for other in keys}
+        for address in after:
+            self._addresses[key] = after
+            self._keys[address].add(key)
+        return found
+
+
 def node_ports_of(service: Service | None) -> frozenset[int]:
     """Those of its ports: clients come there, and load balancers alone to that of a check."""
     ports = service.ports if service and service.has_node_ports else []
@@ -163,13 +185,18 @@ def _entry(key: str, state: ServiceState, now: float) -> BalancerStatus:
     }
 
 
-def addresses(state: ServiceState) -> list[str]:
-    """What the cloud said, else what the Service says."""
+def published(state: ServiceState) -> list[str]:
+    """Its addresses: what the cloud said, else what the Service says."""
     ingress = state.last_applied.ingress if state.last_applied else None
     if ingress is None:
         ingress = state.owner.ingress if state.owner else []
     found = (text(entry.get("ip")) or text(entry.get("hostname")) for entry in ingress)
-    return list(filter(None, found))[:MAX_ADDRESSES_SHOWN]
+    return list(filter(None, found))
+
+
+def addresses(state: ServiceState) -> list[str]:
+    """The same, as many as are shown."""
+    return published(state)[:MAX_ADDRESSES_SHOWN]
 
 
 def has_lost_finalizer(state: ServiceState, now: float) -> bool:

@@ -22,6 +22,7 @@ from tests.support.nodes import Tweak
 from tests.support.rows import row
 from tests.support.waiting import until
 
+from .cloud import Record
 from .objects import (
     KEY,
     being_deleted,
@@ -454,3 +455,26 @@ async def test_a_service_that_is_typed_back_during_its_deletion_gets_a_balancer_
         await w.change(typed("LoadBalancer"))
         await w.later()
         assert w.balancers.of(w.service())
+
+
+@pytest.mark.parametrize("is_at_work", [False, True])
+async def test_who_publishes_an_address_that_another_gets_is_compared_at_once(
+    is_at_work: bool,
+) -> None:
+    """It may be the other's alone by then, and nodes would lead its clients to either."""
+    async with running_with(service(), node("n1")) as w:
+        (ingress,), other, hold = w.service().ingress, service(name="other"), asyncio.Event()
+        if is_at_work:
+            w.balancers.holds["web"] = hold
+            w.cluster.put(w.changed(spec(ports=[port(81)])))
+            await until(lambda: len(w.balancers.named("ensure")) == 2, "its answer is under way")
+        records, name_for = w.balancers.records, w.balancers.name_for
+        records[name_for(other)] = Record(other.uid, ingress["ip"])
+        records[name_for(w.service())] = Record(w.service().uid, "192.0.2.9")
+        w.cluster.put(other)
+        await until(lambda: w.service("default/other").ingress == [ingress], "it has the address")
+        hold.set()
+        await w.rest()
+        assert w.service().ingress == [{"ip": "192.0.2.9"}]
+        asked = [name for _, name, *_ in w.balancers.named("ensure")]
+        assert asked == ["web", *(["web"] if is_at_work else []), "other", "web"]
