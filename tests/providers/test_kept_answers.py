@@ -11,6 +11,8 @@ from ccm.cloud.shared_read import KEPT, KEPT_RETRY
 from ccm.cloud.testkit.gate import KitGate
 from ccm.errors import Throttled
 from ccm.model.objects import Json
+from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.lb.addresses import PublicAddresses
 from ccm.providers.gce.api import GceApi
 from ccm.providers.gce.config import GlobalSection
 from ccm.providers.incus.config import BalancerSection, NodeSection, RouteSection
@@ -45,6 +47,16 @@ def gce() -> tuple[Cloud, Read]:
     return cloud, api.place
 
 
+def azure() -> tuple[Cloud, Read]:
+    def answer(zone: str) -> Json:
+        mappings = [{"location": "West Europe", "zones": [zone]}]
+        kinds = [{"resourceType": "virtualMachines", "zoneMappings": mappings}]
+        return {"resourceTypes": kinds}
+
+    cloud, config = Cloud(answer), AzureConfig(location="westeurope")
+    return cloud, PublicAddresses(cast(Any, cloud), config, "kit").zones
+
+
 def incus_server() -> tuple[Cloud, Read]:
     cloud = Cloud(lambda name: {"environment": {"server_name": name}})
     zones = Zones(cast(Any, cloud), NodeSection())
@@ -71,6 +83,7 @@ def incus_project() -> tuple[Cloud, Read]:
 
 CLOUDS = {
     "gce": gce,
+    "azure": azure,
     "incus-server": incus_server,
     "incus-network": incus_network,
     "incus-project": incus_project,

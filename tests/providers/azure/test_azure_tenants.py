@@ -212,6 +212,10 @@ async def test_an_address_of_another_cluster_without_its_mark_keeps_no_service_w
     await delete(cloud, web())
     assert {*addresses(lab)} == {theirs}
     assert parts(lab, "other")["frontendIPConfigurations"]
+    ip = record["properties"]["ipAddress"]
+    assert [destinations_of(rule) for rule in rules(lab).values()] == [{ip}], "it stays open"
+    with pytest.raises(Refused, match=f"{ip} is the address of another Service"):
+        await cloud.ensure(web(annotations={"additional-public-ips": ip}), node)
 
 
 async def test_where_services_are_restricted_they_share_no_internal_address(

@@ -1,13 +1,13 @@
 """Public addresses of load balancers: created for a Service and marked as its own, or another's."""
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ccm.cloud.lookup import find_lost
-from ccm.cloud.shared_read import SharedLock, SharedRead
+from ccm.cloud.shared_read import KeptRead, SharedLock, SharedRead
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.objects import Json, mapping, objects, text
+from ccm.model.service import Service
 from ccm.providers.azure.api import RACE_RETRY, AzureApi, Elsewhere
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.ids import (
@@ -26,26 +26,35 @@ from ccm.providers.azure.lb.plan import covers, frontends_of
 from ccm.providers.azure.lb.request import BalancerRequest
 from ccm.providers.azure.shared_writes import SharedResource
 
-ZONES_KEPT = 3600.0  # seconds for which a region's zones are kept: one answer may be wrong
 GIVEN_BY_OWNER = ("dns-label-name", "pip-tags")
 RESERVED_TAGS = frozenset((*CLUSTER_TAGS, *SERVICE_TAGS, *DNS_TAGS))
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose an address is, by its tags: a Service of the cluster by `namespace/name`."""
+    """Whose an address is, by its tags: a Service of the cluster by `namespace/name`.
+
+    `balancers` are the cluster's, by their IDs in lower case.
+    """
 
     cluster: str
     service: str
+    balancers: Collection[str] = ()
 
     def is_of(self, record: Json) -> bool:
         """Whether it was made for a Service of this cluster, and this is one of those that use it.
 
-        Old controllers have not written the cluster.
+        Old controllers have not written the cluster: that of another may have the name as well.
         """
         cluster = tag_of(record, CLUSTER_TAGS)
-        is_ours = same(cluster, self.cluster) or not cluster
+        is_ours = same(cluster, self.cluster) if cluster else not self.is_elsewhere(record)
         return is_ours and any(same(service, self.service) for service in services_of(record))
+
+    def is_elsewhere(self, record: Json) -> bool:
+        """Whether a load balancer that is not the cluster's has it."""
+        user = key_of(properties_of(record).get("ipConfiguration"))
+        balancer, is_frontend, _ = user.partition("/frontendipconfigurations/")
+        return bool(is_frontend) and balancer not in self.balancers
 
     def is_anothers(self, record: Json) -> bool:
         """Whether it was made for another cluster, or for Services without this one."""
@@ -100,9 +109,7 @@ class PublicAddresses:
         self._balancers = {item.lower() for item in balancers}  # the cluster's, by their IDs
         self._restricts = restricts  # whether Services may have addresses made for them only
         self._lists: dict[str, SharedRead[list[Json]]] = {}
-        self._zones: Sequence[str] = ()
-        self._zones_until = 0.0  # monotonic
-        self._read_zones = SharedRead(self._zones_of_region)
+        self.zones = KeptRead(self._read_zones)
 
     async def list(self, group: str) -> Sequence[Json]:
         """All of a resource group; the cluster's where it is empty."""
@@ -147,7 +154,7 @@ class PublicAddresses:
         those whose tags name another Service or cluster; `listed` are the group's, where known.
         """
         listed = await self.list("") if listed is None else listed
-        owner = Owner(self._cluster, names.service.key)
+        owner = self.owner(names.service)
         frontends = [
             frontend
             for balancer in balancers
@@ -170,8 +177,8 @@ class PublicAddresses:
         """Whether this cluster made it, for whichever Service."""
         return same(tag_of(record, CLUSTER_TAGS), self._cluster)
 
-    def owner(self, request: BalancerRequest) -> Owner:
-        return Owner(self._cluster, request.service.key)
+    def owner(self, service: Service) -> Owner:
+        return Owner(self._cluster, service.key, self._balancers)
 
     async def ensure(self, request: BalancerRequest, family: str, listed: Sequence[Json]) -> Json:
         """The address of one family as the Service wants it; raises `Refused`."""
@@ -190,7 +197,7 @@ class PublicAddresses:
             if not record and request.service.ingress:  # the list may lack it
                 record = await self._read(self._path(request, name)) or {}
             is_by_name = self.made_here(record) and request.names.base in name  # others shared it
-            if record and not (is_by_name or self.owner(request).is_of(record)):
+            if record and not (is_by_name or self.owner(request.service).is_of(record)):
                 raise Refused(
                     f"public address {name} is not marked as Service {request.service.key}'s"
                 )
@@ -204,7 +211,7 @@ class PublicAddresses:
         cluster, name = tag_of(record, CLUSTER_TAGS), text(record.get("name"))
         if cluster and not same(cluster, self._cluster):
             raise Refused(f"public address {name} is of cluster {cluster}")
-        if self._restricts and not self.owner(request).is_of(record):
+        if self._restricts and not self.owner(request.service).is_of(record):
             raise Refused(f"public address {name} was not made for Service {request.service.key}")
 
     async def release(self, owner: Owner, kept: Sequence[str], listed: Sequence[Json]) -> None:
@@ -212,7 +219,7 @@ class PublicAddresses:
         others.
         """
         for record in listed:
-            is_own, has_label = self._is_own(owner, record), self._has_label(owner, record)
+            is_own, has_label = owner.is_of(record), _has_label(owner, record)
             if not (is_own or has_label) or any(same(id_of(record), item) for item in kept):
                 continue
             others = [
@@ -243,34 +250,12 @@ class PublicAddresses:
 
         return await resource.change(edit, None if listed else {"id": path}) or {}
 
-    def _is_own(self, owner: Owner, record: Json) -> bool:
-        """Whether it was made for the Service: another cluster, whose old controller wrote no
-        cluster, may have one of its name.
-        """
-        is_marked = bool(tag_of(record, CLUSTER_TAGS))
-        return owner.is_of(record) and (is_marked or not self._is_elsewhere(record))
-
-    def _has_label(self, owner: Owner, record: Json) -> bool:
-        """Whether its DNS label is the Service's: another cluster may have one of its name."""
-        if owner.is_anothers(record) or self._is_elsewhere(record):
-            return False
-        return same(tag_of(record, DNS_TAGS), owner.service)
-
-    def _is_elsewhere(self, record: Json) -> bool:
-        """Whether a load balancer that is not the cluster's has it."""
-        user = key_of(properties_of(record).get("ipConfiguration"))
-        balancer, is_frontend, _ = user.partition("/frontendipconfigurations/")
-        return bool(is_frontend) and balancer not in self._balancers
-
-    async def zones(self) -> Sequence[str]:
+    async def _read_zones(self) -> Sequence[str]:
         """The region's zones, which new addresses and frontends are in, as upstream's.
 
-        An answer without any is not kept, and is asked for twice: what is made without has none.
+        Where there are none it is asked twice: what is made without has none.
         """
-        if not self._zones or time.monotonic() > self._zones_until:
-            self._zones = await self._read_zones() or await self._read_zones()
-            self._zones_until = time.monotonic() + ZONES_KEPT
-        return self._zones
+        return await self._zones_of_region() or await self._zones_of_region()
 
     async def _zones_of_region(self) -> Sequence[str]:
         path = f"/subscriptions/{self._config.network_subscription}/providers/Microsoft.Compute"
@@ -354,6 +339,13 @@ class PublicAddresses:
     def _path(self, request: BalancerRequest, name: str) -> str:
         scope = self._config.network_scope(self._group_of(request))
         return scope.id(NETWORK, "publicIPAddresses", name)
+
+
+def _has_label(owner: Owner, record: Json) -> bool:
+    """Whether its DNS label is the Service's: another cluster may have one of its name."""
+    if owner.is_anothers(record) or owner.is_elsewhere(record):
+        return False
+    return same(tag_of(record, DNS_TAGS), owner.service)
 
 
 def _tags_of(annotations: Annotations) -> dict[str, str]:

@@ -24,7 +24,7 @@ from ccm.providers.azure.balancer_configs import INTERNAL_SUFFIX
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb import plan
-from ccm.providers.azure.lb.addresses import Owner, PublicAddresses, ip_of, ips_of, services_of
+from ccm.providers.azure.lb.addresses import PublicAddresses, ip_of, ips_of, services_of
 from ccm.providers.azure.lb.admission import Admission, extent_of
 from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
 from ccm.providers.azure.lb.backend_pools import BackendPools
@@ -147,7 +147,7 @@ class AzureLoadBalancers:
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
         names, balancers = self._names(service), await self._balancers()
-        owner, annotations = Owner(self._cluster, service.key), Annotations(service.annotations)
+        owner, annotations = self._addresses.owner(service), Annotations(service.annotations)
         group = annotations.resource_group
         frontends = plan.frontends_in(balancers.values(), names)
         listed = await self._addresses.list("")
@@ -255,7 +255,7 @@ class AzureLoadBalancers:
         self._additional[names.base] = {*more}
         await self._pools.take_over(names, now, await self._leave(names, now, now.keys() - {place}))
         used = [ids.id_of(item) for item in public.values()]
-        await self._addresses.release(self._addresses.owner(request), used, listed)
+        await self._addresses.release(self._addresses.owner(request.service), used, listed)
         served = [*addresses, *more]
         return Balancer(
             names.base,
@@ -283,7 +283,7 @@ class AzureLoadBalancers:
         listed = await self._addresses.complete(left, public)
         if left:
             await self._admission.open(names, None, (), Extent(ips_of(left, listed)), [])
-        await self._addresses.release(self._addresses.owner(request), [*kept], listed)
+        await self._addresses.release(self._addresses.owner(request.service), [*kept], listed)
 
     def _check_moving(
         self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]
@@ -297,7 +297,7 @@ class AzureLoadBalancers:
         asked = found.keys() - plan.public_keys(balancers.values())
         asked -= self._held.get(request.names.base, set())  # as when someone deletes what has it
         made = {key for key in asked if self._addresses.made_here(found[key])}
-        owner = self._addresses.owner(request)
+        owner = self._addresses.owner(request.service)
         others = {key for key in made if owner.is_anothers(found[key])}
         for key in asked & others.union(self._claimed(request.names)):
             why = f"public address {found[key].get('name')} is another Service's, which moves"
