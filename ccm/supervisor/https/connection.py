@@ -89,14 +89,16 @@ class PacedCalls:
     def add(self, work: Callable[[], object]) -> None:
         """Do it in its turn, once however often it was added until then."""
         if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._do_one)
+            call_later(0.0, self._do_one)
         self._waiting.setdefault(work)
 
     def _do_one(self) -> None:
+        if not self._waiting:  # it is called again after what raised
+            return
         work = next(iter(self._waiting))
         del self._waiting[work]
         if self._waiting:
-            asyncio.get_running_loop().call_soon(self._do_one)
+            call_later(0.0, self._do_one)
         work()
 
 
