@@ -207,14 +207,17 @@ class ServingTls:
     async def refresh(self) -> None:
         """Use what the files hold now; what is not usable is not taken up until it is."""
         try:
-            known = self._material.pairs if self._material else ()
-            pairs = await asyncio.to_thread(lambda: [files.read(known) for files in self._files])
+            pairs = await asyncio.to_thread(self._read)
             material = TlsMaterial((*self._generated(), *pairs), self._client_cas())
             if material != self._material:
                 self._use(material)
             self._report("")
         except (OSError, ValueError) as error:
             self._report(str(error))
+
+    def _read(self) -> list[KeyPair]:
+        known = self._material.pairs if self._material else ()
+        return [files.read(known) for files in self._files]
 
     def expiry(self) -> float:
         """When the default certificate expires, as Unix time."""
