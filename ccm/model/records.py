@@ -17,7 +17,8 @@ def differences(
     return {
         key: value
         for key, value in desired.items()
-        if _comparable(counts(key, value)) != _comparable(counts(key, record.get(key)))
+        if value != record.get(key)
+        and _comparable(counts(key, value)) != _comparable(counts(key, record.get(key)))
     }
 
 

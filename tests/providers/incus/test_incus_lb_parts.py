@@ -31,6 +31,7 @@ from ccm.providers.incus.lb.request import (
     written,
 )
 from tests.providers.incus.test_incus_records import UUID, instance
+from tests.support.waiting import turns_during
 
 CLUSTER = Cluster("kit")
 SECTION = BalancerSection(network="ovn0", project="k8s")
@@ -211,7 +212,7 @@ class Network:
     @staticmethod
     def instance(number: int, **changes: Any) -> Any:
         config = {
-            "volatile.uuid": UUID[:-1] + str(number),
+            "volatile.uuid": f"{UUID[:-3]}{300 + number}",
             "volatile.eth0.last_state.ip_addresses": f"10.99.0.{number + 2}",
         }
         return instance(**{"name": f"n-{number}", "config": config, **changes})
@@ -347,3 +348,16 @@ async def test_a_copy_in_a_project_of_the_same_name_takes_no_backend_away() -> N
     assert behind(network, way) == {"n-0", "n-1"}
     made = await network.started().ensure(asked, nodes)
     assert "nodes n-0 have no instance of their own" in made.warnings[0]
+
+
+async def test_many_ports_on_many_nodes_leave_turns_to_others() -> None:
+    """Each port has backends of its own, which took a turn of the loop together."""
+    network, turns = Network(), list[int]()
+    network.instances = [network.instance(number) for number in range(150)]
+    nodes = [node(item.name, f"incus://k8s/{item.uuid}") for item in network.instances]
+    for count in (1, 100):
+        ports = [port(number, node_port=30000 + number) for number in range(1, count + 1)]
+        asked, balancers = service(f"web-{count}", ports=ports), network.started()
+        for work in (balancers.ensure, balancers.ensure, balancers.update_nodes):
+            turns.append(await turns_during(work(asked, nodes)))
+    assert all(many > 10 * few for few, many in zip(turns[:3], turns[3:], strict=True)), turns

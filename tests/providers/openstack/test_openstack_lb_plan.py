@@ -15,6 +15,7 @@ from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.config import BalancerSection
 from ccm.providers.openstack.ids import Cluster
 from ccm.providers.openstack.lb.annotations import PREFIX
+from ccm.providers.openstack.lb.backends import NodeBackends
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.plan import (
     ROOT,
@@ -28,6 +29,7 @@ from ccm.providers.openstack.lb.plan import (
     read_members,
 )
 from ccm.providers.openstack.lb.request import Listener, Member, read_request
+from tests.support.waiting import turns_during
 
 CLUSTER = Cluster("kubernetes")
 NAMES = Names.of(service(), CLUSTER)
@@ -280,3 +282,12 @@ def test_members_are_changed_by_one_call_a_pool_and_only_if_they_differ() -> Non
     assert call.path == f"{ROOT}/pools/y/members"
     body = [{"name": "a", "address": "10.0.0.1", "protocol_port": 2, "monitor_port": 32000}]
     assert call.body == {"members": body}
+
+
+async def test_many_ports_on_many_nodes_leave_turns_to_others() -> None:
+    """Each port has members of its own, which took a turn of the loop together."""
+    ports = [port(number, node_port=30000 + number) for number in range(1, 101)]
+    asked = read_request(service(ports=ports), BalancerSection(), {}, CLUSTER)
+    at = {f"n-{number}": f"10.0.{number // 250}.{number % 250}" for number in range(500)}
+    backends = NodeBackends(at, dict(zip(at, at, strict=True)), dict.fromkeys(at, "s"), "s")
+    assert await turns_during(backends.by_port(asked)) > 10

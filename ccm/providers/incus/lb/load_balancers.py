@@ -5,11 +5,13 @@ one writer, this one: nothing but that keeps two changes of one record apart.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from ccm.cloud.interface import Instances
+from ccm.cloud.many_members import check_members, compute
 from ccm.cloud.record_balancers import Desired, RecordBalancers
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, Conflict, NoRoom, NotFound, Refused
@@ -24,11 +26,12 @@ from ccm.providers.incus.inventory import Inventory
 from ccm.providers.incus.lb import plan
 from ccm.providers.incus.lb.addresses import Pools, free_addresses, is_usable
 from ccm.providers.incus.lb.backends import BackendReader
-from ccm.providers.incus.lb.plan import address_of
+from ccm.providers.incus.lb.plan import Backend, address_of
 from ccm.providers.incus.lb.request import (
     SERVICE,
     SERVICE_UID,
     BalancerRequest,
+    Listener,
     family_of,
     read_listeners,
     read_request,
@@ -115,7 +118,8 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         for family in request.families:
             current = by_address.get(choose(request, family, by_address))
             backends = candidates.of_family(family, current)
-            content = plan.body(mode, request.config, listeners, backends, current)
+            write = partial(plan.body, mode, request.config, current=current)
+            content = await self._content(write, listeners, backends)
             desired.append(Desired(current, content, family, candidates.lacking))
         return desired
 
@@ -127,8 +131,24 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
         family = family_of(address_of(record))
         candidates = await self._backends.read(nodes)
         backends = candidates.of_family(family, record)
-        content = plan.with_backends(self._section.mode, record, listeners, backends)
+        write = partial(plan.with_backends, self._section.mode, record)
+        content = await self._content(write, listeners, backends)
         return Desired(record, content, family, candidates.lacking)
+
+    async def _content(
+        self,
+        write: Callable[[Sequence[Listener], Sequence[Backend]], Json],
+        listeners: Sequence[Listener],
+        backends: Sequence[Backend],
+    ) -> Json:
+        """What a record has to be; on OVN each port has backends of its own."""
+        if self._section.mode != FORWARD:
+            check_members(len(listeners), len(backends))
+        return await compute(len(listeners) * len(backends), partial(write, listeners, backends))
+
+    async def compare(self, desired: Json, record: Json) -> Json:
+        size = len(objects(desired.get("backends")))
+        return await compute(size, partial(self.differences, desired, record))
 
     def check_ready(self, record: Json) -> None:
         """Incus answers once it is done."""

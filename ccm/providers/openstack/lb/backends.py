@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ccm.cloud.many_members import check_members, compute
 from ccm.model.objects import Node
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.ids import server_id_of
@@ -43,9 +44,16 @@ class NodeBackends:
             if node_port
         )
 
-    def by_port(self, request: LoadBalancerRequest) -> dict[int, frozenset[Member]]:
+    def count(self, request: LoadBalancerRequest) -> int:
+        """How many members there are in all pools; `Refused` where no load balancer takes them."""
+        check_members(len(request.ports), len(self.addresses))
+        return len(request.ports) * len(self.addresses)
+
+    async def by_port(self, request: LoadBalancerRequest) -> dict[int, frozenset[Member]]:
         ports = {port.node_port for _, port in request.ports}
-        return {port: self.members(request, port) for port in ports}
+        return await compute(
+            self.count(request), lambda: {port: self.members(request, port) for port in ports}
+        )
 
 
 class Backends:
@@ -103,6 +111,7 @@ def choose(
     Networks may have the same addresses: then that in the members' subnet counts, or the oldest.
     """
     addresses, servers, subnets = dict[str, str](), dict[str, str](), dict[str, str]()
+    taken = set[str]()
     found = list[tuple[bool, tuple[str, str], str, str, str]]()
     for node in nodes:
         server = server_id_of(node.provider_id)
@@ -115,7 +124,8 @@ def choose(
         if is_chosen and address:
             found.append((at[address] != subnet_id, node.age_order, node.name, server, address))
     for _, _, name, server, address in sorted(found):
-        if address not in addresses.values():
+        if address not in taken:
+            taken.add(address)
             addresses[name], servers[name] = address, server
             subnets[name] = fixed[server][address]
     if nodes and request.selector and not addresses:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from ccm.cloud.many_members import compute
 from ccm.errors import CloudError, Refused, TakenByAnother, warnings_as_notes
 from ccm.model.cloud import Balancer, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, objects, text
@@ -288,9 +289,13 @@ class OctaviaLoadBalancers:
         where, request = await self._addresses.place(request, nodes, self._read)
         subnet_id = text(where.get("vip_subnet_id"))
         backends = await self._backends.of(request, nodes, subnet_id)
-        listeners = tuple(request.listeners(backends.by_port(request)))
+        members = await backends.by_port(request)
+        listeners = tuple(request.listeners(members))
         is_whole = not self._config.provider_requires_serial_api_calls
-        creation = plan.creation(request.names, listeners, where, is_whole)
+        creation = await compute(
+            backends.count(request),
+            lambda: plan.creation(request.names, listeners, where, is_whole),
+        )
         record, opened = await asyncio.gather(
             self._octavia.create(request.names, creation),
             self._backends.open(request, backends, subnet_id),
@@ -299,7 +304,7 @@ class OctaviaLoadBalancers:
         if isinstance(record, BaseException):
             raise record
         made = ObservedBalancer(record, Role.OWNER, objects(record.get("listeners")))
-        self._members.remember(request, made, backends.by_port(request))
+        self._members.remember(request, made, members)
         if opened is None and subnet_id == text(record.get("vip_subnet_id")):
             self._members.opened(request, backends)
         addresses = await self._addresses.ensure(request, record, Role.OWNER)
@@ -319,10 +324,11 @@ class OctaviaLoadBalancers:
             return self._balancer(request, found.record, built.addresses)
         self._built.pop(names.uid, None)
         backends = await self._backends.of(request, nodes, vip_subnet_id)
-        listeners = tuple(request.listeners(backends.by_port(request)))
+        listeners = tuple(request.listeners(await backends.by_port(request)))
         self._check_share(request, found)
         observed = await self._octavia.with_parts(found, names)
-        if call := next(plan.plan(names, listeners, observed), None):
+        steps = plan.plan(names, listeners, observed)
+        if call := await compute(backends.count(request), lambda: next(steps, None)):
             await self._octavia.change(found.record, call)
             self._octavia.waiting.retry_when_done(found.id)
         self._members.remember(request, observed, {})

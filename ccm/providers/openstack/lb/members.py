@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from ccm.cloud.many_members import compute
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.openstack.lb import plan
@@ -86,7 +87,8 @@ class MemberUpdates:
         """As `update_nodes`; `RetryAfter` follows each change, `Refused` without load balancer."""
         cached = await self._settled(request) or await self._read(request)
         backends = await self._backends.of(request, nodes, cached.subnet_id)
-        if change := cached.first_change(request, backends):
+        count = backends.count(request)
+        if change := await compute(count, lambda: cached.first_change(request, backends)):
             await self._send(request, cached, backends, *change)
         await self.open(request, backends)
 
@@ -135,7 +137,11 @@ class MemberUpdates:
         self._check(request, tree)
         current = _pools_in(tree)
         ports = {pool_id: port for pool_id, port in cached.ports.items() if pool_id in current}
-        members = {item: plan.read_members(current[item].get("members")) for item in ports}
+        listed = {item: objects(current[item].get("members")) for item in ports}
+        members = await compute(
+            sum(map(len, listed.values())),
+            lambda: {item: plan.read_members(some) for item, some in listed.items()},
+        )
         cached = replace(cached, ports=ports, members=members)
         self._cached[request.names.uid] = cached
         return cached
