@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from ipaddress import IPv4Network, ip_network
 
 from ccm.errors import Refused
@@ -14,6 +15,8 @@ UPSTREAM_FINALIZERS = ("gke.networking.io/l4-ilb-v1", "gke.networking.io/l4-netl
 """Those of upstream's providers beside that; who takes over from them takes them away with it."""
 MOST_RANGES = 5000
 """More than any cloud takes for one load balancer; to read them takes a moment that others wait."""
+RANGES_KEPT = 16
+"""Services whose ranges are kept as they were read: a change of one reads them several times."""
 MOST_RULES = 100_000
 """Ports times source ranges: some clouds have a rule for each of both, and none has so many."""
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
@@ -177,10 +180,11 @@ class Service(KubernetesObject):
     def _source_ranges(self) -> frozenset[Network]:
         listed = self.spec.get("loadBalancerSourceRanges")
         if isinstance(listed, list) and listed:
-            return _networks([text(entry) for entry in listed], "spec.loadBalancerSourceRanges")
+            entries = tuple(text(entry) for entry in listed)
+            return _networks(entries, "spec.loadBalancerSourceRanges")
         annotated = text(self.annotations.get(SOURCE_RANGES)).strip()
         if annotated:
-            return _networks(annotated.split(","), f"annotation {SOURCE_RANGES}")
+            return _networks(tuple(annotated.split(",")), f"annotation {SOURCE_RANGES}")
         return frozenset({EVERYBODY})
 
     def features(self) -> frozenset[Feature]:
@@ -208,7 +212,8 @@ def admits_everybody(ranges: frozenset[Network]) -> bool:
     return EVERYBODY in ranges
 
 
-def _networks(entries: list[str], where: str) -> frozenset[Network]:
+@lru_cache(maxsize=RANGES_KEPT)
+def _networks(entries: tuple[str, ...], where: str) -> frozenset[Network]:
     if len(entries) > MOST_RANGES:
         raise Refused(f"{where}: more than {MOST_RANGES} networks are given")
     try:
