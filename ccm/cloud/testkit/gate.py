@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import deepcopy
@@ -64,11 +64,15 @@ class HeldBack:
 
 
 class KitGate:
-    """Every call goes at once, within `timeout`; `calls` and `errors` are in the order made."""
+    """Every call goes at once, within `timeout`; `calls` and `errors` are in the order made.
+
+    `answered` has the operations of answers, in their order.
+    """
 
     def __init__(self, timeout: float) -> None:
         self.calls: list[GateCall] = []
         self.errors: list[Exception] = []
+        self.answered: list[str] = []
         self.remaining: dict[str, tuple[int, float]] = {}
         self.was_interrupted = False
         self.delay = 0.0  # before each call, so that calls under way together overlap
@@ -137,6 +141,7 @@ class KitGate:
         return event
 
     def _keep(self, operation: str, answer: T, is_write: bool) -> T:
+        self.answered.append(operation)
         self._answers.setdefault(operation, answer)
         if is_write and self.mix_up:
             answer = cast(T, self.mix_up(operation, answer))
@@ -186,6 +191,12 @@ class NthAnswer:
         """Take the next one, unless fewer came last time."""
         self.number, came, self.count = self.number + 1, self.count, 0
         return self.number == 1 or came >= self.number - 1
+
+    def first_of_each(self, operations: Sequence[str]) -> Iterator[int]:
+        """Take the first answer to each of these operations, in turn."""
+        for operation in dict.fromkeys(operations):
+            self.number, self.count = operations.index(operation) + 1, 0
+            yield self.number
 
     def _is_it(self) -> bool:
         self.count += 1

@@ -239,6 +239,75 @@ async def test_an_answer_without_what_is_there_moves_no_published_balancer(
         await harness.check_balancer(own, machines)
 
 
+@pytest.mark.parametrize("lacking", LACKING)
+async def test_what_one_answer_lacked_is_not_kept(
+    harness: Harness, lacking: Callable[[Any], Any]
+) -> None:
+    """A process that goes on does what it would have done with the next answer."""
+    machines, lacks = await harness.machines(3), LackingAnswer(lacking)
+    backends = [node_of(machine) for machine in machines]
+    asked = [service(f"own-{at}", ports=[port(80 + at, node_port=30000 + at)]) for at in range(2)]
+
+    async def begin() -> list[str]:
+        await harness.restart()
+        await harness.describe(backends)  # with a login, whose pause is not of these answers
+        harness.gate.spoil, start = lacks if lacks.number else None, len(harness.gate.answered)
+        with suppress(CloudError):
+            await harness.describe(backends)
+        with suppress(CloudError):
+            await harness.until_done(harness.load_balancers.ensure, asked[0], backends)
+        harness.gate.spoil = None
+        return harness.gate.answered[start:]
+
+    async def go_on() -> None:
+        answers = await harness.describe(backends)
+        assert all(isinstance(answer, Instance) for answer in answers.values())
+        for own in asked:
+            await harness.ensure(own, machines)
+            await harness.until_done(harness.load_balancers.delete, own)
+
+    operations = await begin()
+    await go_on()
+    for _ in lacks.first_of_each(operations):
+        await begin()
+        await go_on()
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+async def test_an_answer_without_what_is_there_leaves_nothing_of_a_deletion(
+    harness: Harness, lacking: Callable[[Any], Any]
+) -> None:
+    """What is left then, such as an open port, no one looks for any more.
+
+    The controllers delete twice, and again what failed or where nothing was written.
+    """
+    machines, lacks = await harness.machines(3), LackingAnswer(lacking)
+    backends = [node_of(machine) for machine in machines]
+    before = set(await invoke(harness.adapter.balancer_resources))
+
+    async def delete() -> list[str]:
+        await harness.restart()
+        balancers, own, is_deleted = harness.load_balancers, service("own"), False
+        made = await harness.until_done(balancers.ensure, own, backends)
+        own.raw["status"] = {"loadBalancer": {"ingress": list(map(_written, made.ingress))}}
+        gate, start = harness.gate, len(harness.gate.calls)
+        gate.spoil, answered = lacks if lacks.number else None, len(gate.answered)
+        with suppress(CloudError):
+            await harness.until_done(balancers.delete, own)
+            has_written = bool(harness.writes_since(start))
+            await harness.until_done(balancers.delete, own)
+            is_deleted = has_written
+        gate.spoil, operations = None, gate.answered[answered:]
+        for _ in range(0 if is_deleted else 2):
+            await harness.until_done(balancers.delete, own)
+        return operations
+
+    for number in lacks.first_of_each(await delete()):
+        await delete()
+        left = set(await invoke(harness.adapter.balancer_resources)) - before
+        assert not left, f"with answer {number}"
+
+
 def _written(way: Ingress) -> Json:
     """One of a status' addresses as the API server keeps it."""
     return {"ip": way.ip} if way.ip else {"hostname": way.hostname}

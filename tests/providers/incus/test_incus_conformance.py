@@ -23,5 +23,10 @@ SKIPPED = {
 }
 
 
+NOT_SEEN = "not_kept or nothing_of_a_deletion"
+"""What was tried on emulators alone, as each try makes load balancers anew."""
+
+
 def test_the_provider_passes_the_kit(lab: Lab, tmp_path: Path) -> None:
-    check_kit(tmp_path, "incus.adapter:IncusAdapter", SKIPPED, timeout=3500)
+    tests = ("-k", f"not ({NOT_SEEN})")
+    check_kit(tmp_path, "incus.adapter:IncusAdapter", SKIPPED, *tests, timeout=3500)

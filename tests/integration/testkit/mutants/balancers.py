@@ -224,6 +224,15 @@ BALANCERS = (
         "untrusted::test_an_answer_without_what_is_there_moves_no_published_balancer",
     ),
     (
+        "after two lists without any there are no load balancers",
+        'return await self._api.list("ListBalancers", "balancers")',
+        'found = await self._api.list("ListBalancers", "balancers")\n'
+        "        before = getattr(self, 'without_any', 0)\n"
+        "        self.without_any = before + 1 if before > 1 or not found else 0\n"
+        "        return [] if self.without_any > 1 else found",
+        "untrusted::test_an_answer_without_what_is_there_leaves_nothing_of_a_deletion",
+    ),
+    (
         "whatever a write is answered with is the Service's own",
         *overridden("    def _verify_own(self, service, record):\n        return None\n"),
         "untrusted::test_anothers_record_answers_a_write_and_is_not_taken_for_ones_own",

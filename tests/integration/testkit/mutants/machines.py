@@ -57,6 +57,15 @@ INSTANCES = (
         "instances::test_a_machine_without_our_mark_is_no_nodes_however_it_is_found",
     ),
     (
+        "what was no machine once is none for ever",
+        *described(
+            "found, lost = await there(nodes), getattr(self, 'lost', {})",
+            "self.lost = lost | {k: v for k, v in found.items() if not isinstance(v, Instance)}",
+            "return found | {k: v for k, v in self.lost.items() if k in found}",
+        ),
+        "untrusted::test_what_one_answer_lacked_is_not_kept",
+    ),
+    (
         "a list that lacks a machine is proof enough",
         "        try:\n            machine = await self._api.get(",
         '        return Gone("it is not listed")\n'
