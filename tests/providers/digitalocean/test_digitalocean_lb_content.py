@@ -4,7 +4,7 @@ import pytest
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import port
-from ccm.errors import Refused
+from ccm.errors import LeftOut, Refused
 from ccm.model.objects import Json
 from tests.labs.digitalocean.records import networks
 from tests.labs.digitalocean.server import VPC, DigitalOcean
@@ -28,7 +28,8 @@ async def test_a_list_in_doubt_keeps_no_one_out(
     with pytest.raises(Refused, match="could not be found"):
         await invoke(cloud.load_balancers.update_nodes, web(), [host(worker), ended])
     odd["name"] = "even"
-    await invoke(cloud.load_balancers.update_nodes, web(), [ended, host(worker)])
+    with pytest.raises(LeftOut):
+        await invoke(cloud.load_balancers.update_nodes, web(), [ended, host(worker)])
     assert only(do)["droplet_ids"] == [worker["id"]]
 
 
