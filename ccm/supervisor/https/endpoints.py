@@ -10,7 +10,7 @@ import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from types import FrameType
 from typing import Any
@@ -22,6 +22,7 @@ from prometheus_client.exposition import choose_encoder
 
 from ccm.model.objects import Json
 from ccm.model.status import Status
+from ccm.supervisor.https.shared import Shared
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,6 @@ NOT_MACHINE_PARSEABLE = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility"
     " guarantees and is for debugging purposes only.\n"
 )
-SHARE_OF_SCRAPES = 0.1  # of the time of the loop, where clients scrape without end
-LONGEST_REST = 1.0  # seconds between two of these, as when this process was stopped meanwhile
 VERSION = re.compile("version=[^;]*")  # in a type of content; clients choose any, of few forms
 NO_PPROF = "pprof is Go's; /debug/stacks shows where each thread and task is\n"
 
@@ -160,6 +159,7 @@ class Endpoints:
     configz: Json
     flagz: str
     set_verbosity: Callable[[int], None]
+    statuses: Shared[Status] = field(default_factory=Shared)
 
     def routes(self, is_profiling: bool) -> Iterator[web.RouteDef]:
         """Those under `/debug` only with `is_profiling`."""
@@ -184,7 +184,7 @@ class Endpoints:
 
     async def _statusz(self, request: web.Request) -> web.Response:
         """As JSON the status, as text what upstream's components say."""
-        status = self.status()
+        status = await self.statuses.get(self.status)
         if "application/json" in request.headers.get("Accept", ""):
             return _json(status)
         up = int(status["up_seconds"])
@@ -230,46 +230,21 @@ async def _pprof(_: web.Request) -> web.Response:
 
 
 class Exposition:
-    """The metrics of a registry as text, for which they are collected: milliseconds of the loop.
-
-    Who asks before a text is begun gets that one, and most of the time goes to others, however many
-    ask.
-    """
+    """The metrics of a registry as text, for which they are collected."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry, self._turn = registry, asyncio.Lock()
-        self._texts: dict[str, _Text] = {}  # by form
-        self._rests_until = 0.0
+        self._registry = registry
+        self._texts: Shared[tuple[bytes, str]] = Shared()  # with the type of each
 
     async def answer(self, request: web.Request) -> web.Response:
         """In the form that the request accepts."""
-        asked = time.monotonic()
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        form = VERSION.sub("", content_type)
-        async with self._turn:
-            text = self._texts.get(form)
-            if text is None or text.begun < asked:
-                await asyncio.sleep(max(self._rests_until - time.monotonic(), 0.0))
-                text = self._texts[form] = self._collect(encode, content_type)
-        response = web.Response(body=text.body, headers={"Content-Type": text.content_type})
+        body, content_type = await self._texts.get(
+            lambda: (encode(self._registry), content_type), VERSION.sub("", content_type)
+        )
+        response = web.Response(body=body, headers={"Content-Type": content_type})
         response.enable_compression()
         return response
-
-    def _collect(self, encode: Callable[[CollectorRegistry], bytes], content_type: str) -> "_Text":
-        begun = time.monotonic()
-        text = _Text(begun, encode(self._registry), content_type)
-        rest = min((time.monotonic() - begun) / SHARE_OF_SCRAPES, LONGEST_REST)
-        self._rests_until = begun + rest
-        return text
-
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """All metrics as they were when it was `begun` (monotonic)."""
-
-    begun: float
-    body: bytes
-    content_type: str
 
 
 def _paths(app: web.Application) -> Iterable[str]:

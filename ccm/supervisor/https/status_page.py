@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from ccm.model.status import MigrationStatus, PageStatus
+from ccm.supervisor.https.shared import Shared
 from ccm.supervisor.https.status_html import (
     CONTENT_SECURITY_POLICY,
     STYLE,
@@ -23,15 +24,19 @@ from ccm.supervisor.problems import StatusProblem, find_problems
 HEADERS = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Referrer-Policy": "no-referrer"}
 MIN_REFRESH, MAX_REFRESH = 2, 3600  # seconds
 REFRESH_CHOICES = (5, 30)  # seconds
+META, CHOICES = Markup("<!--meta-->"), Markup("<!--choices-->")
+"""Marks in a page; what others wrote has no `<`."""
 OTHER_PATHS = ("metrics", "readyz?verbose", "statusz", "configz", "flagz")
 
 
 def routes(read_status: Callable[[], PageStatus]) -> Iterator[web.RouteDef]:
-    """`/`, rendered for each request."""
+    """`/`, rendered for those who ask at a time."""
+    pages: Shared[str] = Shared()
 
     async def show(request: web.Request) -> web.Response:
         refresh = _refresh(request.query.get("refresh", ""))
-        page = render(read_status(), datetime.now(UTC), refresh)
+        page = await pages.get(lambda: _render(read_status(), datetime.now(UTC)))
+        page = _refreshing(page, refresh)
         return web.Response(
             body=page.encode(errors="replace"),
             content_type="text/html",
@@ -54,20 +59,31 @@ def render(status: PageStatus, at: datetime, refresh: int = 0) -> str:
 
     `refresh` is the interval in seconds at which the browser reloads; 0 for never.
     """
+    return _refreshing(_render(status, at), refresh)
+
+
+def _refreshing(page: str, refresh: int) -> str:
+    """The page, whose one costly part does not depend on this."""
+    meta = element("meta", http_equiv="refresh", content=str(refresh)) if refresh else ""
+    return page.replace(META, meta).replace(CHOICES, _choices(refresh))
+
+
+def _render(status: PageStatus, at: datetime) -> str:
+    """With marks for what depends on how often it is reloaded."""
     problems = find_problems(status, status["failing_checks"])
     where = f"{plain(status['cluster'])}, {_role(status)}"
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", http_equiv="refresh", content=str(refresh)) if refresh else "",
+        META,
         element("title", f"{plural(len(problems), 'problem')}: {where} – ccm-supervisor"),
         element("style", Markup(STYLE)),
     )
     tables = (section.markup() for section in sections(status))
     header = element("header", element("h1", f"{plain(status['cluster'])}: {_role(status)}"))
     main = element("main", _problems(problems, status["docs_url"]), _replica(status), *tables)
-    body = element("body", header, main, _footer(at, refresh))
+    body = element("body", header, main, _footer(at))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
@@ -100,8 +116,18 @@ def _migration(migration: MigrationStatus | None) -> dict[str, str]:
     return {"Migration": f"{plain(migration['lease'])}: {held}"}
 
 
-def _footer(at: datetime, refresh: int) -> Markup:
+def _footer(at: datetime) -> Markup:
     stamp = element("time", f"{at:%Y-%m-%d %H:%M:%S} UTC", datetime=f"{at:%Y-%m-%dT%H:%M:%SZ}")
+    others = (join(" ", element("a", f"/{path}", href=path)) for path in OTHER_PATHS)
+    return element(
+        "footer",
+        element("p", "As of ", stamp, CHOICES),
+        element("p", "Also here:", *others),
+    )
+
+
+def _choices(refresh: int) -> Markup:
+    """How often it is reloaded, and what else there is."""
     choices = (
         join(" ", element("a", f"every {seconds} s", href=f"?refresh={seconds}"))
         for seconds in REFRESH_CHOICES
@@ -109,12 +135,7 @@ def _footer(at: datetime, refresh: int) -> Markup:
     )
     stop = join(" ", element("a", "never", href="?")) if refresh else ""
     now = f" (every {refresh} s)" if refresh else ""
-    others = (join(" ", element("a", f"/{path}", href=path)) for path in OTHER_PATHS)
-    return element(
-        "footer",
-        element("p", "As of ", stamp, f"{now}. Refresh:", *choices, stop),
-        element("p", "Also here:", *others),
-    )
+    return join(f"{now}. Refresh:", *choices, stop)
 
 
 def _problems(problems: list[StatusProblem], docs_url: str) -> Markup:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,9 +13,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ccm.model.conform import conform
-from ccm.model.status import STATUS_SCHEMA, Status
+from ccm.model.status import STATUS_SCHEMA, PageStatus, Status
 from ccm.settings import Settings
 from ccm.settings.configz import configz, flagz
+from ccm.supervisor.https import status_page
 from ccm.supervisor.https.endpoints import (
     Endpoints,
     HealthChecker,
@@ -257,10 +258,10 @@ def test_a_change_is_logged_once_with_its_reason(
 
 
 class Turns(Collector):
-    """A metric that notes in which turn of the loop each scrape came."""
+    """Notes in which turn of the loop each scrape came, and each look at the status."""
 
     def __init__(self) -> None:
-        self.now, self.scrapes = 0, list[int]()
+        self.now, self.looks = 0, list[int]()
 
     async def count(self) -> None:
         while True:
@@ -268,32 +269,38 @@ class Turns(Collector):
             await asyncio.sleep(0)
 
     def collect(self) -> Iterator[Metric]:
-        self.scrapes.append(self.now)
+        self.looks.append(self.now)
         yield GaugeMetricFamily("ccm_turns", "Since the start.", 1)
 
+    def status(self) -> PageStatus:
+        self.looks.append(self.now)
+        return conform(PageStatus, {})
 
+
+@pytest.mark.parametrize("path", ["/metrics", "/statusz", "/?refresh=%d"])
 async def test_many_scrapes_at_once_hold_up_nothing_else(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     """Each takes its time, and a renewal of the Lease would wait for all of them."""
-    monkeypatch.setattr("ccm.supervisor.https.endpoints.SHARE_OF_SCRAPES", 0.001)
+    monkeypatch.setattr("ccm.supervisor.https.shared.SHARE", 0.001)
     turns, supervisor = Turns(), Supervisor()
-    endpoints = supervisor.endpoints()
+    endpoints = replace(supervisor.endpoints(), status=turns.status)
     endpoints.metrics.register(turns)
-    turns.scrapes.clear()
-    open_to_all = ("/metrics",)
-    routes = endpoints.routes(is_profiling=True)
+    turns.looks.clear()
+    open_to_all = ("/metrics", "/statusz", "/")
+    routes = [*endpoints.routes(is_profiling=True), *status_page.routes(turns.status)]
     flags = {"master": reviews.url, "authorization_always_allow_paths": open_to_all}
     async with serving_routes(routes, **flags) as server:
         tls = trusting_anybody()
         open_all = (asyncio.open_connection("127.0.0.1", server.port, ssl=tls) for _ in range(30))
         clients = await asyncio.gather(*open_all)
         counting = asyncio.create_task(turns.count())
-        for _, writer in clients:
-            writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        for number, (_, writer) in enumerate(clients):
+            each = path.replace("%d", str(2 + number))
+            writer.write(f"GET {each} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         async with within():
             for reader, writer in clients:
                 assert b" 200 " in await reader.readline()
                 writer.close()
         counting.cancel()
-    assert len({*turns.scrapes}) == len(turns.scrapes) < 5
+    assert len({*turns.looks}) == len(turns.looks) < 5
