@@ -56,7 +56,8 @@ class NodeMachines:
         self._waiting = set[str]()  # names of Nodes that were not asked about
         self._put_off = set[str]()  # those of them that change too often: asked after `RECHECK`
         self._contested = set[str]()
-        self._unsettled = set[str]()  # names of contested Nodes that were not asked about
+        self._rounds = 0  # in which contested machines were asked about
+        self._unsettled = dict[str, int]()  # by name of a contested Node, the round that asks
         self._mark_asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
         self._asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
@@ -82,7 +83,7 @@ class NodeMachines:
         if len(self._holders.sharing(name)) > 1:
             self._contested.add(name)  # asked about after `RECHECK` at the latest
             if not self._asks.take(name, time.monotonic()):
-                self._unsettled.add(name)
+                self._unsettled[name] = self._rounds + 1
                 self._wake.set()
         return others
 
@@ -117,8 +118,8 @@ class NodeMachines:
         least half of the Nodes are known from before: the others are left out until then.
         """
         asked = {name: self._identities[name] for name in self._waiting}
-        contested = set(self._unsettled)
-        while contested & self._unsettled or any(
+        newest = max(self._unsettled.values(), default=0)
+        while any(number <= newest for number in self._unsettled.values()) or any(
             self._identities.get(name) == asked[name] for name in asked.keys() & self._waiting
         ):
             unknown = len(asked.keys() & self._waiting)
@@ -196,20 +197,26 @@ class NodeMachines:
         shared = [all_of_it for it in contested if len(all_of_it := self._holders.sharing(it)) > 1]
         nodes = self._nodes(set[str]().union(*shared))
         answers: Mapping[str, Answer] = {}
+        self._rounds += 1
         try:
             if nodes and self._instances:
                 answers = await call(Priority.NODE_INIT, self._instances.describe, nodes)
         except (CloudError, NotLeading):
             self._contested |= contested
+            self._rounds -= 1
             raise
-        self._unsettled &= self._contested  # those that changed meanwhile
-        news = set[str]()
+        later = {name: number for name, number in self._unsettled.items() if number > self._rounds}
+        self._unsettled = later  # those that changed meanwhile
+        if later:
+            self._wake.set()
+        machines = dict[frozenset[str], Instance]()
         for node in nodes:
             if isinstance(answer := answers.get(node.name), Instance):
-                news |= settle(self._holders, answer, self._nodes)
+                machines[self._holders.machines((answer.provider_id, *answer.aliases))] = answer
             elif isinstance(answer, Unknown):
                 self._contested.add(node.name)  # asked about again after `RECHECK`
-        return news
+        news = (settle(self._holders, machine, self._nodes) for machine in machines.values())
+        return set[str]().union(*news)
 
     def _nodes(self, names: Collection[str]) -> list[Node]:
         store = self._context.store

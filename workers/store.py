@@ -262,7 +262,7 @@ class MachineHolders:
         if (
             former is None
             or former.until < time.monotonic()
-            or former.machine not in set(map(self._machine, provider_ids))
+            or former.machine not in self.machines(provider_ids)
         ):
             return False
         if former.system_uuid and node.system_uuid:
@@ -309,11 +309,15 @@ class MachineHolders:
     def settle(self, rightful: str, provider_ids: Iterable[str]) -> set[str]:
         """The cloud says which Node is on the machine of these IDs; those for which that is new."""
         news = set[str]()
-        for machine in set(map(self._machine, provider_ids)):
+        for machine in self.machines(provider_ids):
             if self._rightful.get(machine) != rightful:
                 self._rightful[machine] = rightful
                 news |= {*self._nodes.get(machine, ())}
         return news
+
+    def machines(self, provider_ids: Iterable[str]) -> frozenset[str]:
+        """What these provider IDs name, however they are written."""
+        return frozenset(map(self._machine, provider_ids))
 
     def older_on(self, provider_ids: Iterable[str], node: Node) -> str:
         """The older Node that has the machine which `node` is about to get.

@@ -11,7 +11,7 @@ import pytest
 from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance, Unknown
-from ccm.model.objects import UNINITIALIZED_TAINT
+from ccm.model.objects import UNINITIALIZED_TAINT, Node
 from tests.support.cloud import Inventory, MarkedMachines, Named
 from tests.support.nodes import Tweak, created, with_provider_id
 from tests.support.waiting import until
@@ -445,3 +445,51 @@ async def test_a_node_that_registers_for_ever_beside_one_other_holds_up_few_new_
             in_time += any(f"web-{turn}" in call for call in w.balancers.named("ensure"))
             w.cluster.remove("Node", "0-hostile")
     assert in_time > 12
+
+
+async def test_a_claim_that_changes_while_the_cloud_is_asked_about_it_holds_up_no_service() -> None:
+    """What changes too often is not asked about, and so not waited for, until a minute later."""
+    answered = asyncio.Event()
+
+    class Machines(Inventory):
+        async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
+            found = await super().describe(objects)
+            await answered.wait()
+            return found
+
+    machines, claim = Machines(), with_provider_id("fake://n1")
+    machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("n1",)))
+    answered.set()
+    async with running_with(N1, instances=machines) as w:
+        for turn in range(READS - 1):
+            await w.put(node("0", claim, again(turn)))
+            await asyncio.sleep(1.0)
+        answered.clear()
+        asked = len(machines.reads)
+        w.cluster.put(node("0", claim, again(READS)))
+        await until(lambda: len(machines.reads) > asked)
+        w.cluster.put(node("0", claim, again(READS + 1)), service())
+        answered.set()
+        await asyncio.sleep(1.0)
+        assert w.balancers.named("ensure")
+
+
+async def test_each_machine_is_settled_once_however_many_nodes_name_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each time all of them are read: they may be large, and take many seconds of one turn."""
+    machines, names = Inventory(), [f"h{number}" for number in range(40)]
+    machines.answers = dict.fromkeys([*names, "n1"], Instance("fake://n1", names=("n1",)))
+    hostile = [node(name, with_provider_id("fake://n1")) for name in names]
+    async with running_with(N1, service(), instances=machines) as w:
+        read, reads = w.store.view, list[str]()
+
+        def view(kind: type[Node], key: str) -> Node | None:
+            reads.append(key)
+            return read(kind, key)
+
+        monkeypatch.setattr(w.store, "view", view)
+        w.cluster.put(*hostile)
+        await asyncio.sleep(1.0)
+        assert machines.reads
+        assert len(reads) < 10 * len(names)
