@@ -63,6 +63,10 @@ class RouteState:
         is_ours = bool(node.provider_id) and not node.is_foreign(self.provider_ids)
         return is_ours and not self.why_not(node.name)
 
+    def taken_by(self, cidrs: PodCidrs, network: Network) -> list[str]:
+        """As the index has it, by the routes that are there."""
+        return self.pod_cidrs.taken_by(cidrs, network, self.table.leads)
+
     def may_delete(self, known: KnownRoute) -> bool:
         """Whether the route carries our mark, or leads to where only our routes do.
 
@@ -92,7 +96,7 @@ def plan(cidrs: PodCidrs, state: RouteState, failures: Failures) -> Iterator[Act
         return
     if cidrs.is_empty and state.table.to(cidrs.node.name):
         yield from condition(cidrs.node, False, ["the node has no pod CIDR"])
-    own = [each for each in cidrs.networks if not state.pod_cidrs.taken_by(cidrs, each)]
+    own = [each for each in cidrs.networks if not state.taken_by(cidrs, each)]
     for network in own:
         if network not in failures:
             yield from _route(cidrs, network, state)
@@ -154,7 +158,7 @@ def problems(cidrs: PodCidrs, state: RouteState, failures: Failures) -> dict[str
             continue
         if violation := cidrs.refused.get(network):
             causes[str(network)] = violation
-        elif taken := state.pod_cidrs.taken_by(cidrs, network):
+        elif taken := state.taken_by(cidrs, network):
             more = f" and {len(taken) - 1} more" if len(taken) > 1 else ""
             causes[str(network)] = f"it overlaps with a pod CIDR of node {taken[0]}{more}"
         elif network in failures and not isinstance(failures[network], RetryAfter):
@@ -195,7 +199,7 @@ def is_missing(
     return says_so and not all(
         state.table.on(network)
         or (cidrs.node.name, network) in unmade
-        or state.pod_cidrs.taken_by(cidrs, network)
+        or state.taken_by(cidrs, network)
         for network in cidrs.networks
     )
 
@@ -205,9 +209,7 @@ def plan_orphans(network: Network, state: RouteState, failures: Failures) -> Ite
     if network in failures:
         return
     nodes_with = [
-        cidrs
-        for cidrs in state.pod_cidrs.nodes_with(network)
-        if not state.pod_cidrs.taken_by(cidrs, network)
+        cidrs for cidrs in state.pod_cidrs.nodes_with(network) if not state.taken_by(cidrs, network)
     ]
     if any(state.may_route(cidrs) for cidrs in nodes_with):
         return  # that Node's plan frees its network

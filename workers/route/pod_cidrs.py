@@ -1,11 +1,15 @@
 """The pod CIDRs of all Nodes: which are taken as networks, and whose one is that several have."""
 
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count, islice
 
 from ccm.model.cloud import Network, read_network
 from ccm.model.objects import Node
+
+MOST_TAKERS = 10  # that are looked for: a kubelet may have the network of thousands
 
 
 def is_managed(network: Network, cluster_cidrs: Iterable[Network]) -> bool:
@@ -84,7 +88,11 @@ class PodCidrIndex:
         # By IP version and prefix length; networks of one length are equal or have nothing in
         # common, so that looking for overlaps stays cheap however many Nodes there are.
         self._names: dict[tuple[int, int], dict[Network, set[str]]] = {}
+        self._starts: dict[tuple[int, int], list[int]] = {}  # the same in order, as numbers
         self._counts: Counter[tuple[int, int]] = Counter()  # of Nodes, by the same
+        self._usual: dict[int, int] | None = None
+        self._places: dict[str, int] = {}  # by name, which was heard of before which
+        self._numbers = count(1)
         for node in nodes:
             self.put(node)
 
@@ -105,14 +113,20 @@ class PodCidrIndex:
             return cidrs
         self.remove(node.name)
         cidrs = self._entries[node.name] = pod_cidrs_of(node, self.limits)
+        self._places[node.name], self._usual = next(self._numbers), None
         for network in cidrs.networks:
-            group = self._names.setdefault((network.version, network.prefixlen), {})
+            length = network.version, network.prefixlen
+            group = self._names.setdefault(length, {})
+            if network not in group:
+                insort(self._starts.setdefault(length, []), int(network.network_address))
             group.setdefault(network, set()).add(node.name)
-            self._counts[network.version, network.prefixlen] += 1
+            self._counts[length] += 1
         return cidrs
 
     def remove(self, name: str) -> None:
         cidrs = self._entries.pop(name, None)
+        self._places.pop(name, None)
+        self._usual = None
         for network in cidrs.networks if cidrs else ():
             length = network.version, network.prefixlen
             names = self._names[length][network]
@@ -120,52 +134,65 @@ class PodCidrIndex:
             self._counts[length] -= 1
             if not names:
                 del self._names[length][network]
+                starts = self._starts[length]
+                del starts[bisect_left(starts, int(network.network_address))]
             if not self._names[length]:
-                del self._names[length]
+                del self._names[length], self._starts[length]
 
     def nodes_with(self, network: Network) -> list[PodCidrs]:
         """The Nodes that have exactly this network."""
         names = self._names.get((network.version, network.prefixlen), {}).get(network, set())
         return [self._entries[name] for name in sorted(names)]
 
-    def usual_lengths(self) -> dict[int, int]:
+    def usual_lengths(self) -> Mapping[int, int]:
         """The prefix length that most Nodes have, by IP version; of two the shorter one.
 
         Not where there is a mask, which says by itself what is too wide.
         """
-        by_count = sorted(self._counts.items(), key=lambda item: (item[1], -item[0][1]))
-        masks = self.limits.masks
-        return {
-            version: length
-            for (version, length), count in by_count
-            if count and not masks.get(version)
-        }
+        if self._usual is None:
+            by_count = sorted(self._counts.items(), key=lambda item: (item[1], -item[0][1]))
+            self._usual = {
+                version: length
+                for (version, length), nodes in by_count
+                if nodes and not self.limits.masks.get(version)
+            }
+        return self._usual
 
-    def taken_by(self, cidrs: PodCidrs, network: Network) -> list[str]:
-        """The other Nodes that have `network` or a part of it by right; empty when this one does.
+    def taken_by(
+        self,
+        cidrs: PodCidrs,
+        network: Network,
+        has_route: Callable[[str, Network], bool] = lambda *_: False,
+    ) -> list[str]:
+        """Others, not all, that have `network` or a part of it by right; none when this one does.
 
         A pod CIDR wider than most Nodes' loses, else that of the newer Node: a kubelet that writes
-        any other network into its Node takes nothing away and delays no other.
+        any other network into its Node takes nothing away and delays no other. Of one second who
+        has the route was first, or who was heard of before.
         """
-        others = self.overlapping(cidrs, network)
-        usual = self.usual_lengths().get(network.version, 0) if others else 0
+        usual = self.usual_lengths().get(network.version, 0)
+        shortest = usual if network.prefixlen >= usual else 0
 
-        def order(node: Node, claimed: Network) -> tuple[bool, tuple[str, str]]:
-            return claimed.prefixlen < usual, node.age_order
+        def order(node: Node, claimed: Network) -> tuple[bool, str, bool, int]:
+            second, lacks_route = node.age_order[0], not has_route(node.name, claimed)
+            place = self._places.get(node.name, 0)
+            return claimed.prefixlen < usual, second, lacks_route, place
 
         own = order(cidrs.node, network)
-        return [
+        found = (
             name
-            for name in others
-            if any(
+            for name in self._names_on(network, shortest)
+            if name != cidrs.node.name
+            and any(
                 each.overlaps(network) and order(self._entries[name].node, each) < own
                 for each in self._entries[name].networks
             )
-        ]
+        )
+        return sorted({*islice(found, MOST_TAKERS)})
 
     def overlapping(self, cidrs: PodCidrs, network: Network) -> list[str]:
         """The other Nodes that have `network` or a part of it."""
-        return sorted(self._names_on(network) - {cidrs.node.name})
+        return sorted({*self._names_on(network)} - {cidrs.node.name})
 
     def nodes_on(self, network: Network) -> list[Node]:
         """All Nodes that have `network` or a part of it, or of which it is a part.
@@ -173,23 +200,28 @@ class PodCidrIndex:
         Not those of which it is a part and that are wider than most: a kubelet may have all.
         """
         shortest = min(self.usual_lengths().get(network.version, 0), network.prefixlen)
-        found = (self._entries[name] for name in self._names_on(network))
+        found = (self._entries[name] for name in {*self._names_on(network, shortest)})
         return [
             cidrs.node
             for cidrs in found
             if any(each.overlaps(network) and each.prefixlen >= shortest for each in cidrs.networks)
         ]
 
-    def _names_on(self, network: Network) -> set[str]:
-        names: set[str] = set()
+    def _names_on(self, network: Network, shortest: int = 0) -> Iterator[str]:
+        """Of the Nodes that have `network` or a part of it, or of which it is a part; some twice.
+
+        One that is wider than most may hold thousands: they are found as far as they are asked for.
+        """
         for (version, length), group in self._names.items():
-            if version != network.version:
+            if version != network.version or length < shortest:
                 continue
             if length == network.prefixlen:
-                names |= group.get(network, set())
-            elif length < network.prefixlen:
-                names |= group.get(network.supernet(new_prefix=length), set())
-            else:
-                within = (smaller for smaller in group if smaller.overlaps(network))
-                names = names.union(*(group[smaller] for smaller in within))
-        return names
+                yield from group.get(network, ())
+                continue
+            if length < network.prefixlen:
+                yield from group.get(network.supernet(new_prefix=length), ())
+                continue
+            starts = self._starts[version, length]
+            first = bisect_left(starts, int(network.network_address))
+            for at in range(first, bisect_right(starts, int(network.broadcast_address))):
+                yield from group[type(network)((starts[at], length))]

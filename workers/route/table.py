@@ -44,6 +44,10 @@ class RouteTable:
         """Routes that lead to this Node; those without a known target under empty text."""
         return list(self._by_node.get(node, ()))
 
+    def leads(self, node: str, network: Network) -> bool:
+        """Whether a route to exactly this network leads to this Node."""
+        return any(known.network == network for known in self._by_node.get(node, ()))
+
     def on(self, network: Network) -> list[KnownRoute]:
         """Routes to exactly this network."""
         return list(self._by_network.get(network, ()))

@@ -151,6 +151,28 @@ async def test_a_newer_node_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
         assert list(w.cloud.routes.values()) == ["0-hostile"]
 
 
+@pytest.mark.parametrize("claimed", [A4, "10.244.0.128/25", "10.244.0.0/23"])
+async def test_a_node_of_the_same_second_takes_no_part_of_a_pod_cidr(claimed: str) -> None:
+    """Times of the API server are whole seconds, and UIDs are random: who came later may be first.
+
+    In a new process the route says who that was.
+    """
+
+    def with_uid(uid: str) -> Tweak:
+        return lambda raw: raw["metadata"].update(uid=uid)
+
+    async with world(routed("victim", A4, tweaks=(OLD, with_uid("b")))) as w:
+        w.feed()
+        w.cluster.put(routed("0-hostile", claimed, tweaks=(OLD, with_uid("a"))))
+        await w.settle()
+        assert w.cloud.routes == {A4: "victim"}
+        async with successor(w) as after:
+            await after.settle()
+            await after.full_pass()
+            assert after.cloud.routes == {A4: "victim"}
+        assert w.cloud.calls["delete"] == 0
+
+
 async def test_a_node_on_a_foreign_machine_gets_no_route_and_keeps_no_other_from_its_own() -> None:
     machines = MarkedMachines({"hostile": "machine 7 does not belong to this cluster"})
     hostile = routed("hostile", A4, tweaks=(with_condition("False", CREATED),))

@@ -1,5 +1,6 @@
 """Networks, who claims them, and which routes are ours to delete (rows RT1 to RT5)."""
 
+import time
 from collections.abc import Mapping
 from ipaddress import ip_network
 
@@ -117,6 +118,23 @@ def test_rivals_are_all_others_with_a_part_of_the_network(wanted: dict[str, list
             assert winners | losers == overlapping - {cidrs.node.name}
             names = [other.node.name for other in pod_cidrs.nodes_with(network)]
             assert names == sorted(o.node.name for o in pod_cidrs if network in o.networks)
+
+
+def test_a_network_that_is_wider_than_most_is_not_compared_with_all() -> None:
+    """A few kubelets may have all of the cluster's: each was compared with thousands."""
+    limits = PodCidrLimits((ip_network("10.0.0.0/8"),))
+    nodes = [routed(f"n{at}", f"10.{at // 256}.{at % 256}.0/24") for at in range(2000)]
+    wide = [routed(f"wide{at}", "10.0.0.0/8") for at in range(20)]
+
+    def seconds(pod_cidrs: PodCidrIndex) -> float:
+        began = time.process_time()
+        for cidrs in pod_cidrs:
+            is_taken = bool(pod_cidrs.taken_by(cidrs, cidrs.networks[0]))
+            assert is_taken is cidrs.node.name.startswith("wide")
+        return time.process_time() - began
+
+    calm, hostile = PodCidrIndex(limits, nodes), PodCidrIndex(limits, [*wide, *nodes])
+    assert min(seconds(hostile) for _ in range(3)) < 5 * min(seconds(calm) for _ in range(3))
 
 
 def test_the_table_remembers_what_was_done_beside_a_listing() -> None:

@@ -13,7 +13,15 @@ from ccm.model.cloud import Route
 from ccm.model.objects import Node
 from tests.integration.route.cloud import Entry, FakeRoutes
 from tests.integration.route.world import LIMITS, World, world
-from tests.support.nodes import changed, network_condition, node, routed, with_provider_id
+from tests.support.nodes import (
+    Tweak,
+    changed,
+    created,
+    network_condition,
+    node,
+    routed,
+    with_provider_id,
+)
 from tests.support.properties import examples
 from workers.route.pod_cidrs import PodCidrIndex
 
@@ -78,14 +86,23 @@ class StormyRoutes(FakeRoutes):
             raise self.random.choice(failures)
 
 
+def aged(name: str) -> Tweak:
+    """None is as old as another one, of which the first to have a route would keep it."""
+    return created(f"2026-01-01T00:00:{NAMES.index(name):02}Z")
+
+
+def of_age(name: str, cidr: str) -> Node:
+    return routed(name, cidr, tweaks=(aged(name),))
+
+
 def change(w: World, chance: random.Random) -> None:
     """One Node comes, goes, is initialized, or gets another network."""
     name = chance.choice(NAMES)
     there = w.cluster.nodes.get(name)
     free = chance.choice(NETWORKS)
     if there is None:
-        new = node(lambda raw: raw["spec"].update(podCIDRs=[free]), name=name)
-        w.cluster.put(new if chance.random() < 0.5 else routed(name, free))
+        new = node(aged(name), lambda raw: raw["spec"].update(podCIDRs=[free]), name=name)
+        w.cluster.put(new if chance.random() < 0.5 else of_age(name, free))
     elif not there.provider_id:
         w.cluster.put(changed(there, with_provider_id(f"fake://{name}")))
     elif chance.random() < 0.5:
@@ -96,7 +113,7 @@ def change(w: World, chance: random.Random) -> None:
 
 async def storm(seed: int) -> None:
     cloud = StormyRoutes(seed)
-    first: Sequence[Node] = [routed(name, NETWORKS[n]) for n, name in enumerate(NAMES[:5])]
+    first: Sequence[Node] = [of_age(name, NETWORKS[n]) for n, name in enumerate(NAMES[:5])]
     async with world(*first, cloud=cloud) as w:
         cloud.world = w
         await w.settle()
