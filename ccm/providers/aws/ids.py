@@ -3,7 +3,8 @@
 import re
 
 SCHEME = "aws"
-INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,32}")
+INSTANCE_ID = re.compile(r"i-(?:[0-9a-f]{17}|[0-9a-f]{8})")
+"""What EC2 takes: of all others it refuses one with each call."""
 VOLUME_ID = re.compile(r"vol-[0-9a-f]{8,32}")
 PROVIDER_IDS = re.compile(rf"{SCHEME}://.*|{INSTANCE_ID.pattern}")
 """A kubelet may register with the bare instance ID, too: upstream takes it."""

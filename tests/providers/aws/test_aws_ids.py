@@ -22,6 +22,7 @@ VOLUME = "vol-0123456789abcdef0"
         ("aws:///us-east-1a/", ""),
         ("aws:///us-east-1a/vol-12345678", ""),
         ("aws:///us-east-1a/i-XYZ", ""),
+        *((f"aws:///us-east-1a/i-{'0' * digits}", "") for digits in (7, 9, 16, 18)),
         (f"aws:///us-east-1a/{INSTANCE}?x=1", ""),
         (f"aws://[/{INSTANCE}", INSTANCE),  # a kubelet writes anything: it must not raise
         (f"aws://\u2100/{INSTANCE}", INSTANCE),

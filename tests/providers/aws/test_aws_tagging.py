@@ -141,7 +141,7 @@ async def test_an_instance_keeps_its_tags_while_any_node_has_it(aws: Aws) -> Non
 
 async def test_a_node_without_an_instance_of_ours_is_nothing_to_it(aws: Aws) -> None:
     async with working(aws) as work:
-        work.put(a="gce://p/z/i-0123456789", b="aws:///z/fargate-ip-10-0-0-1", c="other")
+        work.put(a="gce://p/z/i-01234567", b="aws:///z/fargate-ip-10-0-0-1", c="other")
         work.put(**provider_ids(aws.launch()))
         status = await work.rest(1)
     assert (status["done"], status["objects"]) == (1, 1)
@@ -177,12 +177,12 @@ async def test_what_cannot_be_tagged_says_why_and_holds_up_no_other(aws: Aws) ->
     aws.ec2.terminate_instances(InstanceIds=[gone["InstanceId"]])
     machines = [foreign, full, gone, fine]
     async with working(aws) as work:
-        work.put(**provider_ids([*machines, {"InstanceId": "i-0123456789"}]))
+        work.put(**provider_ids([*machines, {"InstanceId": "i-01234567"}]))
         reasons = (await work.rest(1, pending=4))["reasons"]
     assert f"lacks tag:{MARK}" in reasons[foreign["InstanceId"]]
     assert "no room" in reasons[full["InstanceId"]]
     assert "EC2 has no instance" in reasons[gone["InstanceId"]]
-    assert "EC2 has no instance" in reasons["i-0123456789"]
+    assert "EC2 has no instance" in reasons["i-01234567"]
     assert {"team", "cost-centre"}.isdisjoint(own_tags(aws, foreign) | own_tags(aws, full))
     assert own_tags(aws, fine) == TAGS
 
