@@ -121,11 +121,11 @@ class Observed:
 
     def is_healthy(self, network: Network) -> bool:
         """Whether the route leads to a machine whose Node, initialized or not, has it by right."""
-        pod_cidrs = self.state().pod_cidrs
-        owner = pod_cidrs.get(self.routes[network])
+        state = self.state()
+        owner = state.pod_cidrs.get(self.routes[network])
         if owner is None or owner.node.is_foreign(PROVIDER_IDS) or network not in owner.networks:
             return False
-        return not pod_cidrs.taken_by(owner, network)
+        return not state.taken_by(owner, network)
 
 
 @given(some_nodes, some_nodes, tables, st.booleans(), st.integers(0, 12), st.integers())
@@ -169,7 +169,7 @@ def check(end: Observed) -> None:
     ours = [cidrs for cidrs in state.pod_cidrs if state.may_route(cidrs)]
     for cidrs in ours:
         has = {network for network in cidrs.networks if end.routes.get(network) == cidrs.node.name}
-        by_right = {n for n in cidrs.networks if not state.pod_cidrs.taken_by(cidrs, n)}
+        by_right = {n for n in cidrs.networks if not state.taken_by(cidrs, n)}
         assert by_right <= has
         assert all(may_lead_abroad(state, network) for network in has - by_right)
         if not cidrs.is_empty:
