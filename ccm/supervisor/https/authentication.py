@@ -111,7 +111,8 @@ class Authenticator:
         self._invalid.spend(sender, key)
         user, result, is_good = None, "failed", None
         try:
-            status = await self._reviewer.create("TokenReview", {"token": token})
+            is_known = key in self._invalid or sender[1]
+            status = await self._reviewer.create("TokenReview", {"token": token}, is_known)
             if status.get("authenticated") is True:
                 user = _user_in_review(status.get("user"))
             result, is_good = ("yes", self._is_one_of_few(user)) if user else ("no", False)

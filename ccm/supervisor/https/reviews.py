@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 RETRY_JITTER = 0.2
 MAX_CACHED_REVIEWS = 1024
+KNOWN_IN_FLIGHT, STRANGERS_IN_FLIGHT = 4, 4
+"""Reviews of who was permitted before, and of all others: together what a `Kube` here sends."""
 
 RESOURCES = {
     "TokenReview": "/apis/authentication.k8s.io/v1/tokenreviews",
@@ -49,6 +51,10 @@ class ReviewBudget:
         self._most, self._window = most, window
         self._spent: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()  # and until when
         self._good: OrderedDict[Hashable, None] = OrderedDict()
+
+    def __contains__(self, what: Hashable) -> bool:
+        """Whether it was good at its last review."""
+        return what in self._good
 
     def spend(self, who: Hashable, what: Hashable) -> None:
         """Count a review; raises `TooManyReviews` when all of this window's are spent.
@@ -87,13 +93,20 @@ class Reviewer:
     def __init__(self, kube: Kube, timings: HttpsTimings) -> None:
         self._kube, self._timeout = kube, timings.review_timeout
         self._backoff = timings.review_backoff
+        self._slots = {
+            True: asyncio.Semaphore(KNOWN_IN_FLIGHT),
+            False: asyncio.Semaphore(STRANGERS_IN_FLIGHT),
+        }
 
-    async def create(self, kind: str, spec: Json) -> Mapping[str, Any]:
-        """The `status` of a new review; raises `ReviewFailed` within the timeout."""
+    async def create(self, kind: str, spec: Json, is_known: bool) -> Mapping[str, Any]:
+        """The `status` of a new review; raises `ReviewFailed` within the timeout.
+
+        Who is not known has slots apart: others do not wait for them.
+        """
         path = RESOURCES[kind]
         body = {"apiVersion": f"{path.split('/')[2]}/v1", "kind": kind, "spec": spec}
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._timeout), self._slots[is_known]:
                 review = await self._post(path, body)
         except (TimeoutError, KubernetesError, Unreachable) as error:
             why = str(error) or f"no response within {self._timeout:g} s"

@@ -6,10 +6,19 @@ from dataclasses import replace
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from ccm.model.objects import Json
 from tests.integration.https.review_api import ReviewApi
-from tests.integration.https.served import QUICK, LocalServer, eventually, serving
+from tests.integration.https.served import (
+    QUICK,
+    LocalServer,
+    eventually,
+    serving,
+    serving_routes,
+    who,
+)
+from tests.integration.https.test_listener import greeted
 from tests.support.pki import trusting_anybody
 from tests.support.waiting import until
 
@@ -186,6 +195,52 @@ async def test_a_valid_token_does_not_cost_one_review_a_path(
         assert codes == {404: 100, 429: 100}
         assert (await server.get("/page", token="good")).status == 200
         assert (await server.get("/page", token="other")).status == 200
+
+
+async def test_who_may_read_any_check_costs_no_review_for_each_made_up_one(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scraper may read /livez/*; what it makes up there is permitted, and is not there."""
+    monkeypatch.setattr("ccm.supervisor.https.access.WINDOW_OF_A_USER", 3600.0)
+    reviews.add_token("good", "alice", "dev")
+    paths = [f"/livez/{number}" for number in range(150)]
+    for path in paths:
+        reviews.allow("dev", path)
+    async with serving_routes([web.get("/livez/{check}", who)], master=reviews.url) as server:
+        codes = Counter([(await server.get(path, token="good")).status for path in paths])
+        assert codes == {200: 100, 429: 50}
+
+
+@pytest.mark.parametrize(
+    ("flag", "tokens"),
+    [
+        ("authentication_token_webhook_cache_ttl", [f"made-up-{number}" for number in range(20)]),
+        ("authorization_webhook_cache_authorized_ttl", ["bob"] * 20),
+    ],
+)
+async def test_reviews_of_strangers_leave_room_for_those_of_who_was_permitted(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, flag: str, tokens: list[str]
+) -> None:
+    """A client of many addresses has as many of them wait at the API server as there may."""
+    monkeypatch.setattr("ccm.supervisor.https.authentication.LOOPBACK", "none")
+    for name in ("alice", "bob"):
+        reviews.add_token(name, name, "dev")
+    reviews.allow("dev", "/page")
+    async with serving(reviews, **{flag: 0.0}) as server:
+        for name in ("alice", "bob"):
+            assert (await server.get("/page", token=name)).status == 200
+        strangers = [await greeted(server, f"127.0.2.{number + 1}") for number in range(20)]
+        before, reviews.hangs = len(reviews.specs), asyncio.Event()
+        for number, (token, (_, writer)) in enumerate(zip(tokens, strangers, strict=True)):
+            asked = f"GET /{number} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
+            writer.write(asked.encode())
+        assert (await server.get("/healthz")).status == 200, "those before are in turn before it"
+        known = asyncio.create_task(server.get("/page", token="alice"))
+        await until(lambda: any("alice" in spec.values() for spec in reviews.specs[before:]))
+        reviews.hangs.set()
+        assert (await known).status == 200
+        for _, writer in strangers:
+            writer.close()
 
 
 async def test_access_is_reviewed_for_the_user_of_the_token(
