@@ -19,6 +19,7 @@ from ccm.sandbox.kubernetes.patch import parse_patch
 
 KINDS = {kind.plural: kind for kind in (NODE, SERVICE, PERSISTENT_VOLUME)}
 PATH = re.compile(r"/api/v1/(?:namespaces/([^/]+)/)?(\w+)/([^/]+?)(/status)?")
+MOST_ANNOTATED = 256 * 1024  # bytes of all annotations of an object
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 EMPTY_IS_ABSENT = {"spec": ("taints",), "status": ("addresses",)}
 """Lists of a Node that the API server does not store while they are empty."""
@@ -177,6 +178,9 @@ def _check(old: Json, new: Json) -> None:
     affinity = old["spec"].get("nodeAffinity")
     if affinity and new["spec"].get("nodeAffinity") != affinity:
         raise KubernetesError(422, "Invalid", "nodeAffinity: field is immutable", None)
+    annotations = new["metadata"].get("annotations") or {}
+    if sum(len(key) + len(value) for key, value in annotations.items()) > MOST_ANNOTATED:
+        raise KubernetesError(422, "Invalid", "metadata.annotations: Too long", None)
     labels = new["metadata"].get("labels") or {}
     if not all(LABEL.fullmatch(value) for value in labels.values()):
         raise KubernetesError(422, "Invalid", "metadata.labels: invalid value", None)

@@ -137,6 +137,8 @@ class ServiceSteps:
             if not (error.is_gone or error.is_race or error.is_refusal):
                 why = write_failed(write, error)
                 self._record(sync_failed(write.service, why))
+            if isinstance(write, SetStatus) and error.is_refusal:
+                await self._unpublish(state, write)
             raise
         self._context.store.wrote("Service", write.service.key, answer)
         applied = state.last_applied
@@ -144,6 +146,17 @@ class ServiceSteps:
             stored = Service(answer).ingress
             applied = replace(applied, stored_ingress=stored, has_annotated=True)
         return replace(state, last_applied=applied)
+
+    async def _unpublish(self, state: ServiceState, refused: SetStatus) -> None:
+        """Take addresses from the status that a refused one has no more.
+
+        A tenant decides that it is refused: by a host name that is none, or by no room for
+        annotations.
+        """
+        service, held = refused.service, [it.get("ip") for it in refused.ingress]
+        left = [it for it in service.ingress if it.get("ip") in (None, *held)]
+        if left != service.ingress:
+            await self._write(state, SetStatus(service, left))
 
     async def _confirm_gone(self, service: Service) -> None:
         """Return when the API server does not have this very Service; else raise."""
@@ -340,10 +353,11 @@ class ServiceSteps:
         with suppress(CloudError):
             for _ in range(2):
                 found = await call(Priority.LB_ENSURE, get, service, owner=owner)
-                held = [item.ip for item in found.ingress] if found else []
-                left = [it for it in listed if found and it.get("ip") in (None, *held)]
-                is_elsewise = found and not (held and all(held))  # none yet, or host names
-                if is_elsewise or left == listed:
+                shown = ingress_json(found.ingress) if found else []
+                held = [item.get("ip") for item in shown]
+                left = [it for it in listed if shown and it.get("ip") in (None, *held)]
+                left = left if all(held) else shown  # by host names, which hide the addresses
+                if (found and not shown) or left == listed:
                     return state
             return await self._write(state, SetStatus(service, left))
         return state

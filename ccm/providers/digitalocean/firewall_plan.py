@@ -37,7 +37,7 @@ class Inbound:
 
 
 Users = Mapping[tuple[str, int], str]
-"""UIDs of Services by protocol and node port."""
+"""UIDs of Services by protocol and node port, also that of health checks."""
 
 
 def opened(
@@ -75,7 +75,9 @@ def fitting(
 
 def _users(services: Iterable[Service]) -> Users:
     having = [service for service in services if service.has_node_ports]
-    return {port: service.uid for service in having for port in _ports(service, "nodePort")}
+    checks = [(found.port, it.uid) for it in having if (found := it.health_check)]
+    users = {("tcp", port): uid for port, uid in checks}
+    return users | {port: it.uid for it in having for port in _ports(it, "nodePort")}
 
 
 def _of_service(

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from ccm.errors import CloudError, Denied, ImplementedElsewhere, Refused, TakenByAnother
-from ccm.model.cloud import Balancer
+from ccm.model.cloud import Balancer, Ingress
 from ccm.model.objects import Json, Node
 from ccm.model.service import SOURCE_RANGES, Feature, Service
 from ccm.settings import Settings
+from tests.support.cluster import MOST_ANNOTATED
 from tests.support.context import TIMINGS
 from tests.support.nodes import Tweak
 from workers.performer import REVERTED, REVERTS
@@ -436,6 +437,13 @@ class Replacing(Balancers):
     """Deletes what has to be another load balancer, before it finds that this cannot be had."""
 
     error: CloudError | None = None
+    hostname = ""
+
+    async def get(self, service: Service) -> Balancer | None:
+        found = await super().get(service)
+        if found and self.hostname:
+            return replace(found, ingress=(Ingress(hostname=self.hostname),))
+        return found
 
     async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
         if self.error and self.of(service):
@@ -463,6 +471,37 @@ async def test_a_change_that_deletes_and_then_fails_leaves_no_address_in_the_sta
         await asyncio.sleep(TIMINGS.refusal_retry_period)
         await w.later()
         assert w.service().ingress
+
+
+async def test_a_host_name_keeps_no_address_that_was_given_up_in_the_status() -> None:
+    """The load balancer is there, at another address, which the host name hides."""
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        balancers.hostname = "web.example"
+        balancers.failures["ensure"] = [Denied("no right to open it")] * 5
+        await w.change(spec(ports=[port(81)]))
+        assert w.service().ingress == [{"hostname": "web.example"}]
+
+
+async def test_a_status_that_is_refused_keeps_no_address_that_was_given_up() -> None:
+    """Annotations have a limit, so a tenant leaves no room for those that go with the address."""
+    async with running_with(service(), N1) as w:
+        (former,) = w.service().ingress
+        w.balancers.annotations = {"cloud.example/address": "192.0.2.9"}
+        (name, record), *_ = w.balancers.records.items()
+        w.balancers.records[name] = replace(record, ip="192.0.2.9")
+        await w.change(annotated({"example.com/filler": "x" * (MOST_ANNOTATED - 30)}))
+        assert former not in w.service().ingress
+        await w.change(annotated({"example.com/filler": ""}))
+        assert w.service().ingress == [{"ip": "192.0.2.9"}]
+
+
+async def test_a_status_that_is_refused_keeps_the_address_that_it_has() -> None:
+    async with running_with(service(), N1) as w:
+        kept = w.service().ingress
+        w.balancers.annotations = {"cloud.example/address": "192.0.2.1"}
+        await w.change(annotated({"example.com/filler": "x" * (MOST_ANNOTATED - 30)}))
+        assert w.service().ingress == kept
 
 
 async def test_who_changes_while_its_balancer_is_given_up_keeps_no_address() -> None:

@@ -102,6 +102,22 @@ async def test_no_service_opens_the_node_port_of_another(
     assert closed.__dict__["ports"] == ["tcp 31000"]
 
 
+async def test_no_service_opens_the_port_of_anothers_health_check(
+    do: DigitalOcean, cloud: Started
+) -> None:
+    """It tells the name of the other, and how many endpoints a node has."""
+    asked = {f"{PREFIX}type": "REGIONAL_NETWORK"}
+    local = published("local", port(31002, node_port=31002), **asked)
+    local.raw["spec"] |= {"externalTrafficPolicy": "Local", "healthCheckNodePort": 31009}
+    hostile = published("hostile", port(31009), **asked)
+    for one in (local, hostile):
+        do.add_balancer(name=one.default_balancer_name)
+    record = await reconciled(do, cloud, {"default/local": local, "default/hostile": hostile})
+    sources = [rule["sources"] for rule in record["inbound_rules"] if rule["ports"] == "31009"]
+    assert len(sources) == 1
+    assert EVERYBODY not in sources
+
+
 @pytest.mark.parametrize("listed", [None, [], "absent"])
 async def test_droplets_that_one_list_lacks_stay_behind_the_firewall(
     do: DigitalOcean, cloud: Started, monkeypatch: pytest.MonkeyPatch, listed: object
