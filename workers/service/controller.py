@@ -37,11 +37,11 @@ from workers.service.plan import (
     SPEC_FIELDS,
     Action,
     Capabilities,
+    CloudCall,
     ConfirmGone,
     DeleteBalancer,
     Done,
     EnsureBalancer,
-    FindBalancer,
     PlannedStep,
     Refuse,
     UpdateNodes,
@@ -266,8 +266,8 @@ class ServiceController:
                     return Result(message, False, seconds)
                 case EnsureBalancer(is_check=True) if not self._checks.take(key):
                     return Result("waits for its turn to be compared", False)
-                case EnsureBalancer() | UpdateNodes() | DeleteBalancer() | FindBalancer() if (
-                    not self._slots.take(key, self._state(key).has_lost_node_ports)
+                case action if isinstance(action, CloudCall) and not self._slots.take(
+                    key, self._state(key).has_lost_node_ports
                 ):
                     return Result("waits for others of its namespace", False)
                 case action:

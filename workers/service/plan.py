@@ -142,6 +142,13 @@ class FindBalancer:
 
 
 @dataclass(frozen=True, slots=True)
+class VerifyPublished:
+    """Take from the status what the balancer lost in a change that is not done, nor goes on."""
+
+    service: Service
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Nothing is left that has to be remembered."""
 
@@ -162,7 +169,7 @@ class Done:
 
 
 ServiceWrite = AddFinalizer | RemoveFinalizer | SetStatus
-CloudCall = EnsureBalancer | UpdateNodes | DeleteBalancer | FindBalancer
+CloudCall = EnsureBalancer | UpdateNodes | DeleteBalancer | FindBalancer | VerifyPublished
 Action = ServiceWrite | CloudCall | ConfirmGone | Forget
 PlannedStep = Action | Refuse | Done
 
@@ -311,6 +318,10 @@ def _provide(
         # Or it would lead clients to another Service, or take those of another.
         if state.has_lost_node_ports or (is_taken and not state.is_deleted):
             return DeleteBalancer(service, is_orphan=False)
+        if (held := _still_held(service, applied)) != service.ingress:
+            return SetStatus(service, held)
+        if state.is_unsettled and service.ingress:
+            return VerifyPublished(service)
         # What it has keeps serving as it is, so the backends behind it stay right.
         is_left_behind = service.has_finalizer and not has_backends
         return UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)
@@ -332,6 +343,14 @@ def _provide(
     if now - applied.at >= capabilities.timings.balancer_resync_period:
         return EnsureBalancer(service, backends, is_check=True)
     return status or Done("has its load balancer")
+
+
+def _still_held(service: Service, applied: LastApplied | None) -> list[Json]:
+    """Of the status what the load balancer had when the cloud last agreed."""
+    if applied is None or applied.ingress is None:
+        return service.ingress
+    held = [entry.get("ip") for entry in applied.ingress]
+    return [entry for entry in service.ingress if entry.get("ip") in (None, *held)]
 
 
 def _outstanding_status(service: Service, applied: LastApplied) -> SetStatus | None:

@@ -49,6 +49,7 @@ from workers.service.plan import (
     ServiceWrite,
     SetStatus,
     UpdateNodes,
+    VerifyPublished,
     left_alone,
     relevant_spec,
 )
@@ -75,7 +76,7 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
             ports = state.node_ports | node_ports_of(service)
             applied = state.last_applied and replace(state.last_applied, relevant_spec=None)
             state = replace(state, last_applied=applied, owner=owner, is_deleted=False)
-            return replace(state, backends_sent=backends, node_ports=ports)
+            return replace(state, backends_sent=backends, node_ports=ports, is_unsettled=True)
         case AddFinalizer():
             return replace(state, finalizer_added_at=time.monotonic())
         case UpdateNodes(_, backends):
@@ -120,6 +121,10 @@ class ServiceSteps:
                 ):
                     return replace(state, owner=service), None
                 return state, Result(left_alone(service))
+            case VerifyPublished(service):
+                with suppress(Refused):  # what it asks for cannot be read
+                    state = await self._unpublish_lost(state, service)
+                return replace(state, is_unsettled=False), None
             case Forget():
                 uid = state.owner.uid if state.owner else ""
                 self._failed.discard(uid)
@@ -142,7 +147,7 @@ class ServiceSteps:
             raise
         self._context.store.wrote("Service", write.service.key, answer)
         applied = state.last_applied
-        if isinstance(write, SetStatus) and applied:
+        if isinstance(write, SetStatus) and applied and write.ingress == applied.ingress:
             stored = Service(answer).ingress
             applied = replace(applied, stored_ingress=stored, has_annotated=True)
         return replace(state, last_applied=applied)
@@ -204,7 +209,9 @@ class ServiceSteps:
                 raise RetryAfter(str(error), STALE_LIST_RETRY) from error
             self._taken.discard(service.uid)
             refusal = Refusal(asked, backends, time.monotonic(), str(error), *kinds)
-            return replace(await self._unpublish_lost(state, service), refusal=refusal)
+            with suppress(CloudError):
+                state = await self._unpublish_lost(state, service)
+            return replace(state, refusal=refusal, is_unsettled=False)
         except CloudError as error:
             await self._after_failure(state, service, error, has_written=bool(calls))
             raise
@@ -239,7 +246,12 @@ class ServiceSteps:
         applied = replace(applied, is_lacking=bool(balancer and balancer.lacking))
         ports = node_ports_of(service) if balancer else state.node_ports
         return replace(
-            state, last_applied=applied, node_ports=ports, refusal=None, warnings=warnings
+            state,
+            last_applied=applied,
+            node_ports=ports,
+            refusal=None,
+            warnings=warnings,
+            is_unsettled=False,
         )
 
     async def _update_nodes(self, state: ServiceState, action: UpdateNodes) -> ServiceState:
@@ -261,7 +273,8 @@ class ServiceSteps:
         except Refused as error:  # no load balancer, or no room: what is planned next is reported
             log.debug("new backends refused", extra={"key": service.key, "why": str(error)})
             refused = LastApplied(None, backends, now, is_refused=True)
-            state = await self._unpublish_lost(state, service)
+            with suppress(CloudError):
+                state = await self._unpublish_lost(state, service)
             return replace(state, owner=owner, last_applied=refused)
         except CloudError as error:
             if not isinstance(error, RetryAfter):
@@ -329,7 +342,8 @@ class ServiceSteps:
         self._failed.add(service.uid)
         await self._withdraw(state, service)
         if has_written or isinstance(error, Denied):
-            await self._unpublish_lost(state, service)
+            with suppress(CloudError):
+                await self._unpublish_lost(state, service)
 
     async def _withdraw(self, state: ServiceState, service: Service) -> None:
         """Take the backends from what cannot be changed or deleted, and leads to another Service.
@@ -350,17 +364,15 @@ class ServiceSteps:
         get, owner, listed = self._balancers.get, service.namespace, service.ingress
         if not listed:
             return state
-        with suppress(CloudError):
-            for _ in range(2):
-                found = await call(Priority.LB_ENSURE, get, service, owner=owner)
-                shown = ingress_json(found.ingress) if found else []
-                held = [item.get("ip") for item in shown]
-                left = [it for it in listed if shown and it.get("ip") in (None, *held)]
-                left = left if all(held) else shown  # by host names, which hide the addresses
-                if (found and not shown) or left == listed:
-                    return state
-            return await self._write(state, SetStatus(service, left))
-        return state
+        for _ in range(2):
+            found = await call(Priority.LB_ENSURE, get, service, owner=owner)
+            shown = ingress_json(found.ingress) if found else []
+            held = [item.get("ip") for item in shown]
+            left = [it for it in listed if shown and it.get("ip") in (None, *held)]
+            left = left if all(held) else shown  # by host names, which hide the addresses
+            if (found and not shown) or left == listed:
+                return state
+        return await self._write(state, SetStatus(service, left))
 
     @contextmanager
     def _written_by(self, service: Service) -> Iterator[list[str]]:

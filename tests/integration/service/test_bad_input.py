@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from ccm.errors import CloudError, Denied, ImplementedElsewhere, Refused, TakenByAnother
+from ccm.errors import CloudError, Denied, ImplementedElsewhere, Refused, RetryAfter, TakenByAnother
 from ccm.model.cloud import Balancer, Ingress
 from ccm.model.objects import Json, Node
 from ccm.model.service import SOURCE_RANGES, Feature, Service
@@ -27,13 +27,14 @@ pytestmark = pytest.mark.virtual_time
 N1 = node("n1")
 ALL, NONE = frozenset(Feature), frozenset[Feature]()
 RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/8"])
+INVALID_RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/33"])
 
 
 @pytest.mark.parametrize(
     ("tweak", "features", "words"),
     [
         (
-            spec(loadBalancerSourceRanges=["10.0.0.0/33"]),
+            INVALID_RANGES,
             ALL,
             ["spec.loadBalancerSourceRanges", "10.0.0.0/33", "for example 10.0.0.0/24"],
         ),
@@ -454,6 +455,33 @@ class Replacing(Balancers):
         return await super().ensure(service, backends)
 
 
+async def test_who_is_refused_while_a_change_goes_on_keeps_no_address_that_this_gave_up() -> None:
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        balancers.error = RetryAfter("the former one goes", 60.0)
+        await w.change(spec(ports=[port(81)]))
+        assert w.service().ingress, "the change goes on"
+        balancers.failures["get"] = [CloudError("503")]
+        await w.change(INVALID_RANGES)
+        await w.later()
+        assert not w.service().ingress
+
+
+class Moving(Balancers):
+    """Gives a load balancer another address with a change."""
+
+    once_moved: Callable[[], None] | None = None
+
+    async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
+        made = await super().ensure(service, backends)
+        if (record := self.of(service)) and self.once_moved:
+            record = self._set(service, replace(record, ip="192.0.2.9"))
+            made = self._shown(service, record)
+            self.once_moved()
+            self.once_moved = None
+        return made
+
+
 @pytest.mark.parametrize("error", [Refused("no such subnet"), Denied("no right to the subnet")])
 async def test_a_change_that_deletes_and_then_fails_leaves_no_address_in_the_status(
     error: CloudError,
@@ -493,6 +521,32 @@ async def test_a_status_that_is_refused_keeps_no_address_that_was_given_up() -> 
         await w.change(annotated({"example.com/filler": "x" * (MOST_ANNOTATED - 30)}))
         assert former not in w.service().ingress
         await w.change(annotated({"example.com/filler": ""}))
+        assert w.service().ingress == [{"ip": "192.0.2.9"}]
+
+
+@pytest.mark.parametrize("why", ["plan", "cloud"])
+async def test_who_is_refused_once_an_address_was_given_up_keeps_none_in_the_status(
+    why: str,
+) -> None:
+    """The next change comes before the new address is written, and is refused before anything is
+    asked, or read.
+    """
+    balancers = Moving()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        assert w.service().ingress
+
+        def change() -> None:
+            if why == "cloud":
+                balancers.refused = "no such flavor"
+                balancers.failures["get"] = [Refused(balancers.refused)] * 9
+            w.cluster.put(w.changed(RANGES if why == "cloud" else INVALID_RANGES))
+
+        balancers.once_moved = change
+        await w.change(spec(ports=[port(81)]))
+        assert asked_ports(w) == [port(81)]
+        assert not w.service().ingress
+        balancers.refused = ""
+        await w.change(spec(loadBalancerSourceRanges=[]))
         assert w.service().ingress == [{"ip": "192.0.2.9"}]
 
 
