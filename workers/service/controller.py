@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from ccm.bus.frames import Message
 from ccm.cloud.interface import (
@@ -32,6 +33,7 @@ from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
 from workers.executor import NamespaceSlots, Slots
 from workers.machines import NodeMachines
+from workers.queue import namespace_of
 from workers.service.backends import TO_BE_DELETED_TAINT, Backends, BackendSet
 from workers.service.plan import (
     SPEC_FIELDS,
@@ -66,6 +68,7 @@ log = logging.getLogger(__name__)
 COMPONENT = "service-controller"
 BACKOFF = Backoff(first=5.0, most=60.0, jitter=0.0)  # upstream's, up to a minute
 MAX_STEPS = 20  # in one reconcile; more means that another client reverts them
+MOST_RETRIED = 5  # Services that are tried again when one load balancer went
 REVERTED_RETRY = 60.0  # seconds until another try when that is so
 MASS_DELETION_RETRY = 60.0  # seconds until another look when too many Services have vanished
 
@@ -349,14 +352,18 @@ class ServiceController:
             self._states[key] = replace(self._state(key), refusal=None)
 
     def _retry_for_quota(self) -> None:
-        """There may be room for one more: the Service that had none for longest has its turn."""
+        """There may be room for one more: of some namespaces the Service that had none for longest
+        has its turn, as what one of them asks for may never have room.
+        """
         refused = {key: state.refusal for key, state in self._states.items() if state.refusal}
         lacking = [key for key, refusal in refused.items() if refusal.is_quota_exceeded]
-        if lacking:
-            first = min(lacking, key=lambda key: refused[key].at)
-            refusal = replace(refused[first], at=float("-inf"))
-            self._states[first] = replace(self._states[first], refusal=refusal)
-            self._context.queue.add(first)
+        first = dict[str, str]()
+        for key in sorted(lacking, key=lambda key: refused[key].at):
+            first.setdefault(namespace_of(key), key)
+        for key in islice(first.values(), MOST_RETRIED):
+            refusal = replace(refused[key], at=float("-inf"))
+            self._states[key] = replace(self._states[key], refusal=refusal)
+            self._context.queue.add(key)
 
     def _check_mass_deletion(self) -> None:
         """Raise `RetryAfter` when so many Services vanished that something else is wrong."""

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from ccm.errors import CloudError, Denied, ImplementedElsewhere, Refused, RetryAfter, TakenByAnother
+from ccm.errors import (
+    CloudError,
+    Denied,
+    ImplementedElsewhere,
+    NoRoom,
+    Refused,
+    RetryAfter,
+    TakenByAnother,
+)
 from ccm.model.cloud import Balancer, Ingress
 from ccm.model.objects import Json, Node
 from ccm.model.service import SOURCE_RANGES, Feature, Service
@@ -166,6 +174,19 @@ async def test_the_place_of_a_balancer_that_went_is_for_the_service_that_had_no_
         asked = [name for _, name, *_ in w.balancers.named("ensure")]
         assert asked == ["hopeless", "web", "second", "third", "second", "third"]
         assert w.queue.failed == []
+
+
+async def test_who_never_has_room_keeps_no_other_namespace_from_the_place_of_a_balancer() -> None:
+    w = World()
+    w.balancers.most = 1
+    async with running(w):
+        await w.put(service())
+        for name in ("first", "second", "third"):
+            await w.put(service(of_namespace("hostile"), name=name))
+        await w.put(service(name="honest"))
+        w.balancers.failures["ensure"] = [NoRoom("more rules than there is room for")]
+        await w.change(being_deleted)
+        assert w.service("default/honest").ingress
 
 
 async def test_the_deletion_of_what_never_was_there_has_no_one_tried_again() -> None:
@@ -465,6 +486,10 @@ async def test_who_is_refused_while_a_change_goes_on_keeps_no_address_that_this_
         await w.change(INVALID_RANGES)
         await w.later()
         assert not w.service().ingress
+
+
+def of_namespace(name: str) -> Tweak:
+    return lambda raw: raw["metadata"].update(namespace=name)
 
 
 class Moving(Balancers):
