@@ -1,7 +1,17 @@
 """Asking a cloud about many objects, a batch to a call: one failed call leaves the others known."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
@@ -20,6 +30,8 @@ MAX_PAGES = 1000  # of one list; a cloud may name a next one for ever
 MAX_LOST = 20  # objects that a list lacks and that are asked for by themselves
 MAX_READS = 100  # under way together of those that an answer makes necessary
 MAX_VALUES = 16_000_000  # of an answer, and of all pages of a list: a gigabyte in memory
+MAX_PARTS = 1000  # of a record, such as addresses, that are looked at
+LONGEST_TURN = 0.05  # seconds in which records are read before all else has its turn
 OBJECT_WEIGHT = 10  # values, as each is read: 1.5 million take seconds of one turn
 BYTES_A_VALUE = 64  # of an answer: texts count as well
 MAX_ELEMENTS = 4_000_000  # of an answer in XML: the same
@@ -64,6 +76,16 @@ def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """The items in their order, at most `size` at a time."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, with turns for all else in between: an answer has room for a million."""
+    began = time.perf_counter()
+    for item in items:
+        yield item
+        if time.perf_counter() - began > LONGEST_TURN:
+            await asyncio.sleep(0)
+            began = time.perf_counter()
 
 
 def look_up(size: int, *lookups: Lookup[Mapping[str, A]]) -> dict[str, A | Unknown]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TypeVar
 
-from ccm.cloud.lookup import MAX_READS, batches, read_each
+from ccm.cloud.lookup import MAX_PARTS, MAX_READS, batches, read_each
 from ccm.cloud.machines import Listing
 from ccm.errors import CloudError, Denied, NotFound
 from ccm.model.cloud import PowerState
@@ -124,14 +124,14 @@ class Machine:
     def interface_id(self) -> str:
         """The ID of its primary interface."""
         profile = mapping(self.properties.get("networkProfile"))
-        listed = objects(profile.get("networkInterfaces"))
+        listed = objects(profile.get("networkInterfaces"))[:MAX_PARTS]
         primary = [item for item in listed if properties_of(item).get("primary") is True]
         return id_of((primary or listed or [{}])[0])
 
     @property
     def configurations(self) -> list[Json]:
         """What its primary interface's IP configurations are like, the primary one first."""
-        listed = objects(properties_of(self.interface).get("ipConfigurations"))
+        listed = objects(properties_of(self.interface).get("ipConfigurations"))[:MAX_PARTS]
         found = [properties_of(item) for item in listed]
         return sorted(found, key=lambda item: item.get("primary") is not True)
 

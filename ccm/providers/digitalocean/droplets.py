@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from ccm.cloud.json_api import verify_about
+from ccm.cloud.lookup import MAX_PARTS, in_turns
 from ccm.cloud.machines import Listing
 from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
@@ -78,10 +79,10 @@ class DropletList(Listing[int, Droplet]):
 
     _called: dict[str, dict[int, Droplet]] = field(default_factory=dict)
 
-    def add(self, listed: Listed) -> None:
+    async def add(self, listed: Listed) -> None:
         """Take in what the API lists."""
         self.incomplete_reasons += listed.incomplete_reasons
-        for record in listed.records:
+        async for record in in_turns(listed.records):
             if droplet := read_droplet(record):
                 self.by_id[droplet.id] = droplet
                 for name in (droplet.name.lower(), *droplet.private, *droplet.public):
@@ -107,13 +108,13 @@ class Droplets:
     async def list(self) -> DropletList:
         """All that the token may see but those with GPUs, ⌈n/200⌉ requests."""
         found = DropletList()
-        found.add(await self._api.list("ListDroplets", "/droplets", "droplets"))
+        await found.add(await self._api.list("ListDroplets", "/droplets", "droplets"))
         return found
 
     async def add_gpus(self, listing: DropletList) -> bool:
         """Add those with GPUs, which no other list has; whether there may be any."""
         gpus = await self._api.list("ListDroplets", "/droplets", "droplets", type="gpus")
-        listing.add(gpus)
+        await listing.add(gpus)
         return bool(gpus.by_id or gpus.incomplete_reasons)
 
     async def get(self, droplet_id: int) -> Droplet:
@@ -172,7 +173,7 @@ def read_droplet(record: Json) -> Droplet | None:
     if not isinstance(droplet_id, int) or isinstance(droplet_id, bool) or not name:
         return None
     networks = mapping(record.get("networks"))
-    v4, v6 = objects(networks.get("v4")), objects(networks.get("v6"))
+    v4, v6 = (objects(networks.get(key))[:MAX_PARTS] for key in ("v4", "v6"))
     return Droplet(
         id=droplet_id,
         name=name,

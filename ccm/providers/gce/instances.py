@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ccm.cloud.lookup import in_turns
 from ccm.cloud.machines import Listing, MachineLookup
 from ccm.errors import NotFound, Refused
 from ccm.model.cloud import (
@@ -21,6 +22,7 @@ from ccm.providers.gce.api import GceApi
 from ccm.providers.gce.ids import InstanceRef, last_part, path_of_url
 
 BATCH = 1000
+MOST_INTERFACES, MOST_CONFIGS = 100, 10  # that are looked at; an instance has 16 and 1
 POWER_STATES = {
     **dict.fromkeys(("TERMINATED", "SUSPENDED"), PowerState.STOPPED),
     **dict.fromkeys(
@@ -90,7 +92,7 @@ class GceInstances(MachineLookup[Machines, Machine]):
         failures = {last_part(scope): why for scope, why in listed.failures.items()}
         found = Machines(zones=frozenset(zones), failures=failures)
         for scope, records in listed.records.items():
-            for record in records:
+            async for record in in_turns(records):
                 ref = InstanceRef(place.project, last_part(scope), text(record.get("name")))
                 machine = read_machine(ref, record)
                 found.by_id[ref] = machine
@@ -155,7 +157,7 @@ class GceInstances(MachineLookup[Machines, Machine]):
 
 def read_machine(ref: InstanceRef, record: Json) -> Machine:
     """An instance of the API."""
-    interfaces = objects(record.get("networkInterfaces"))
+    interfaces = objects(record.get("networkInterfaces"))[:MOST_INTERFACES]
     tags = mapping(record.get("tags")).get("items")
     return Machine(
         ref,
@@ -170,7 +172,8 @@ def read_machine(ref: InstanceRef, record: Json) -> Machine:
 
 def _addresses(interface: Json) -> Iterator[NodeAddress]:
     """As upstream: IPv6 is internal whatever its kind. It writes an empty one without `natIP`."""
-    external = [text(record.get("natIP")) for record in objects(interface.get("accessConfigs"))]
+    configs = objects(interface.get("accessConfigs"))[:MOST_CONFIGS]
+    external = [text(record.get("natIP")) for record in configs]
     v6 = text(interface.get("ipv6Address"))
     if not v6 and interface.get("ipv6AccessType") == "EXTERNAL":
         configs = objects(interface.get("ipv6AccessConfigs"))

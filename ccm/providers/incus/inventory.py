@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from itertools import chain
+from itertools import chain, islice
 
-from ccm.cloud.lookup import MAX_READS, batches, read_each
+from ccm.cloud.lookup import MAX_PARTS, MAX_READS, batches, read_each
 from ccm.errors import CloudError, NotFound
 from ccm.http import BodyTooLarge, path_of
 from ccm.model.cloud import UUID, read_address
@@ -24,6 +24,7 @@ STOPPED, ERROR = 102, 112
 NODE_KEY = "user.kubernetes-node"
 """In an instance's configuration: the name of its Node, when that is not the instance's."""
 MAX_ADDRESSES = 100  # of one interface; root in the instance can make any number
+MAX_SHOWN = 20 * MAX_PARTS  # of all interfaces with the MAC of a NIC, which it may give to any
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +115,8 @@ class ListedInstance:
         interfaces = mapping(mapping(self.record.get("state")).get("network")).values()
         by_hwaddr, found = defaultdict[str, list[Json]](list), list[str]()
         for interface in map(mapping, interfaces):
-            shown = objects(interface.get("addresses"))[:MAX_ADDRESSES]
-            by_hwaddr[text(interface.get("hwaddr")).lower()] += shown
+            listed = objects(interface.get("addresses"))[:MAX_ADDRESSES]
+            by_hwaddr[text(interface.get("hwaddr")).lower()] += listed
         for hwaddr in dict.fromkeys(nic.hwaddr for nic in self.nics(network) if nic.hwaddr):
             own = [item for item in by_hwaddr[hwaddr] if item.get("scope") == "global"]
             for family in ("inet", "inet6"):
@@ -123,11 +124,13 @@ class ListedInstance:
                 if family == "inet" and any(item.get("netmask") != "32" for item in some):
                     some = [item for item in some if item.get("netmask") != "32"]
                 found += [text(item.get("address")) for item in some]
-        return [item for item in dict.fromkeys(found) if is_address(item)]
+        shown = islice(dict.fromkeys(found), MAX_SHOWN)
+        return [item for item in shown if is_address(item)]
 
     def given_to(self, nic: Nic) -> list[str]:
         """What OVN has given a NIC, or its configuration says; the guest cannot change it."""
-        given = text(self.config.get(f"volatile.{nic.device}.last_state.ip_addresses")).split(",")
+        written = text(self.config.get(f"volatile.{nic.device}.last_state.ip_addresses"))
+        given = written.split(",", MAX_PARTS)[:MAX_PARTS]
         fixed = (text(nic.config.get(f"{family}.address")) for family in ("ipv4", "ipv6"))
         return [
             str(ip_address(item)) for item in dict.fromkeys((*given, *fixed)) if is_address(item)

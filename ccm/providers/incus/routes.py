@@ -13,6 +13,7 @@ from functools import partial
 from ipaddress import ip_network
 from urllib.parse import quote, unquote
 
+from ccm.cloud.lookup import in_turns
 from ccm.cloud.machines import verify_complete
 from ccm.cloud.shared_read import KeptRead, SharedRead
 from ccm.errors import CloudError, NotFound, Refused, RetryAfter
@@ -36,7 +37,7 @@ MARK = "user.ccm.routes"
 KEYS = {4: "ipv4.routes", 6: "ipv6.routes"}
 OVN = "ovn"
 ROUTES = "which routes there are"
-MAX_MARK = 64 << 10  # characters; another cluster may write any number to its own instances
+MAX_TEXT = 64 << 10  # characters; another cluster may write any number to its own instances
 BACK_WAIT = 60.0
 """Seconds for which one without its addresses holds up others: root in it may take them away."""
 
@@ -51,7 +52,7 @@ class Marks:
     def of(cls, instance: ListedInstance) -> "Marks":
         """Those of the instance itself: what a profile says is not about one machine."""
         found = defaultdict[Network, set[str]](set)
-        written = "" if has_long_mark(instance) else text(instance.config.get(MARK))
+        written = "" if too_long(instance) else text(instance.config.get(MARK))
         for entry in written.split(","):
             cluster, _, cidr = entry.strip().partition(":")
             if network := read_network(cidr):
@@ -103,7 +104,7 @@ class IncusRoutes:
         self._named = {uuid: node.name for uuid, node in by_uuid.items() if _is_named(node)}
         return [
             route
-            for instance in listed
+            async for instance in in_turns(listed)
             for route in self._routes_of(instance, by_uuid.get(instance.uuid))
         ]
 
@@ -119,7 +120,7 @@ class IncusRoutes:
         if (owner := self._named.get(instance.uuid, node.name)) != node.name:
             raise Refused(f"instance {instance.name} is node {owner}")
         nic = self._nic(instance)
-        for other in listed:
+        async for other in in_turns(listed):
             if other.uuid != instance.uuid and network in networks_at(other, nic.network):
                 raise Refused(f"instance {other.name} has the route for {network}")
         await self._change(instance, network, is_wanted=True)
@@ -174,8 +175,8 @@ class IncusRoutes:
     async def _change(self, listed: ListedInstance, network: Network, is_wanted: bool) -> None:
         """Add or remove one network of one NIC, unless someone changes the instance meanwhile."""
         instance, tag = await self._read_tagged(listed)
-        if has_long_mark(instance):
-            raise Refused(f"instance {instance.name}: {MARK} has more than {MAX_MARK} characters")
+        if key := too_long(instance):
+            raise Refused(f"instance {instance.name}: {key} has more than {MAX_TEXT} characters")
         nic = self._nic(instance)
         marks, current = Marks.of(instance), list(networks_of(nic))
         is_ours = self._cluster in marks.clusters(network)
@@ -226,7 +227,7 @@ class IncusRoutes:
             )
         async with self._replugging:
             count = 0
-            for item in await self._inventory.read(recursion=2):
+            async for item in in_turns(await self._inventory.read(recursion=2)):
                 self._check_is_back(item)
                 if item.uuid == instance.uuid:
                     count = min(self._count(item), len(item.given_to(nic)))
@@ -253,9 +254,11 @@ class IncusRoutes:
         return len(instance.guest_addresses(self._network))
 
 
-def has_long_mark(instance: ListedInstance) -> bool:
-    """Whether its mark is longer than what is read: then it says nothing."""
-    return len(text(instance.config.get(MARK))) > MAX_MARK
+def too_long(instance: ListedInstance) -> str:
+    """By its key what is longer than what is read, and says nothing then; empty for nothing."""
+    routes = ((key, nic.config.get(key)) for nic in instance.nics("") for key in KEYS.values())
+    written = ((MARK, instance.config.get(MARK)), *routes)
+    return next((key for key, value in written if len(text(value)) > MAX_TEXT), "")
 
 
 async def _read_kind(api: IncusApi, project: str, network: str) -> str:
@@ -274,7 +277,8 @@ def _is_named(node: Node) -> bool:
 def networks_of(nic: Nic) -> Iterator[Network]:
     """What Incus leads to a NIC."""
     for key in KEYS.values():
-        for cidr in text(nic.config.get(key)).split(","):
+        written = text(nic.config.get(key))
+        for cidr in written.split(",") if len(written) <= MAX_TEXT else ():
             if network := read_network(cidr.strip()):
                 yield network
 

@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
+from itertools import islice
 from urllib.parse import quote
 
+from ccm.cloud.lookup import MAX_PARTS
 from ccm.cloud.machines import Listing, MachineLookup, join_reasons
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound
@@ -229,7 +231,7 @@ def addresses_of(server: Json, networking: NetworkingSection) -> tuple[NodeAddre
     internal networks are named, fixed addresses in others are not. Then `accessIPv4`,
     `accessIPv6` and the host name of the metadata; at last all is sorted as configured.
     """
-    found = dict.fromkeys(_addresses(server, networking))
+    found = dict.fromkeys(islice(_addresses(server, networking), MAX_PARTS))
     if networking.ipv6_support_disabled:
         found = {
             item: None for item in found if item.type is AddressType.HOSTNAME or _version(item) < 6

@@ -4,11 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
+from itertools import islice
 
 from ccm.errors import Refused
 from ccm.model.cloud import AddressType, Network, read_network
 from ccm.model.objects import Json, Node, mapping, objects, objects_with, text
 
+MAX_NETWORKS = 20_000  # of address groups; another cluster may write any number into its own
 PAIRS = "allowed_address_pairs"
 """Of a port: with what addresses, beside its own, its server may send."""
 
@@ -124,8 +126,9 @@ def wants(node: Node, network: Network) -> bool:
 
 def networks_in(groups: Sequence[Json]) -> frozenset[Network]:
     """The networks in address groups."""
-    listed = [text(cidr) for group in groups for cidr in group.get("addresses") or ()]
-    return frozenset(network for cidr in listed if (network := read_network(cidr)))
+    listed = (text(cidr) for group in groups for cidr in group.get("addresses") or ())
+    some = islice(listed, MAX_NETWORKS)
+    return frozenset(network for cidr in some if (network := read_network(cidr)))
 
 
 def hops_of(port: Json) -> Iterator[Hop]:

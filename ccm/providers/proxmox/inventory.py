@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
+from ccm.cloud.lookup import MAX_PARTS, in_turns
 from ccm.cloud.machines import Listing, join_reasons
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound
@@ -90,7 +91,7 @@ class Inventory:
     async def read(self) -> MachineList:
         """All machines that the token may see, in one request."""
         answer = await self.api.get("ListMachines", "/cluster/resources", type="vm")
-        listed = read_list(answer)
+        listed = await read_list(answer)
         current = {vmid: item.host for vmid, item in listed.by_id.items()}
         hosts = self._hosts | current
         self._hosts = hosts if len(hosts) < 2 * len(current) + MOST_LEFT else current
@@ -200,12 +201,12 @@ class Inventory:
 NEEDS_AUDIT = f"{AUDIT_MACHINES} on /vms, propagated"
 
 
-def read_list(answer: object) -> MachineList:
+async def read_list(answer: object) -> MachineList:
     """The records of a list; one that is not understood makes it incomplete."""
     if not isinstance(answer, list):
         raise CloudError("ListMachines: the answer is not a list")
     found = MachineList()
-    for raw in answer:
+    async for raw in in_turns(answer):
         machine = read_machine(mapping(raw))
         if machine is None:
             found.incomplete_reasons.append(
@@ -236,7 +237,7 @@ def read_machine(raw: Mapping[str, object]) -> ListedMachine | None:
         memory_bytes=int(number(raw.get("maxmem"))),
         uptime=number(raw.get("uptime")),
         pool=text(raw.get("pool")),
-        tags=tuple(re.split("[;, ]+", text(raw.get("tags")))),
+        tags=tuple(re.split("[;, ]+", text(raw.get("tags")), maxsplit=MAX_PARTS)),
         read_at=monotonic(),
     )
 

@@ -1,0 +1,182 @@
+"""What an answer may have any number of: each takes its time."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from ipaddress import ip_network
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ccm.cloud.lookup import LONGEST_TURN, MAX_PARTS
+from ccm.model.cloud import Instance
+from ccm.model.objects import Json
+from ccm.providers.azure.machines import Machine
+from ccm.providers.digitalocean.api import Listed
+from ccm.providers.digitalocean.droplets import Droplets, read_droplet
+from ccm.providers.gce.ids import InstanceRef
+from ccm.providers.gce.instances import GceInstances, read_machine
+from ccm.providers.incus.config import RouteSection
+from ccm.providers.incus.inventory import (
+    MAX_ADDRESSES,
+    MAX_SHOWN,
+    InstanceList,
+    ListedInstance,
+)
+from ccm.providers.incus.routes import MARK, MAX_TEXT, IncusRoutes
+from ccm.providers.openstack.config import NetworkingSection
+from ccm.providers.openstack.instances import read_server
+from ccm.providers.openstack.router import MAX_NETWORKS, networks_in
+from ccm.providers.proxmox.inventory import read_list
+from ccm.providers.proxmox.inventory import read_machine as read_listed
+
+UUID = "569e87ab-cb87-47b3-b02d-5e08996383{:02x}"
+ADDRESSES = [f"10.{at >> 8}.{at & 255}.1" for at in range(2 * MAX_PARTS)]
+MANY = 40 * MAX_PARTS
+ANY: Any = SimpleNamespace()
+
+
+def droplet_addresses() -> int:
+    listed = [{"type": "public", "ip_address": address} for address in ADDRESSES]
+    found = read_droplet({"id": 1, "name": "a", "networks": {"v4": listed}})
+    assert found
+    return len(found.public)
+
+
+def google_addresses() -> int:
+    configs = [{"natIP": address} for address in ADDRESSES]
+    interfaces = [{"accessConfigs": configs}] * len(ADDRESSES)
+    found = read_machine(InstanceRef("p", "z", "a"), {"networkInterfaces": interfaces})
+    return len(found.addresses)
+
+
+def nova_addresses() -> int:
+    listed = [{"addr": address} for address in ADDRESSES]
+    server = {"id": UUID.format(0), "status": "ACTIVE", "addresses": {"own": listed}}
+    found = read_server(server, NetworkingSection(), "")
+    assert isinstance(found, Instance)
+    return len(found.addresses)
+
+
+def azure_addresses() -> int:
+    configurations = [{"properties": {"privateIPAddress": address}} for address in ADDRESSES]
+    interface = {"id": "/i", "properties": {"ipConfigurations": configurations}}
+    profile = {"networkInterfaces": [{"id": "/i"}] * len(ADDRESSES)}
+    machine = Machine({"properties": {"networkProfile": profile}}, None, {"/i": interface})
+    return len(machine.configurations)
+
+
+def proxmox_tags() -> int:
+    raw = {"vmid": 1, "type": "qemu", "node": "a", "tags": "tag;" * len(ADDRESSES)}
+    found = read_listed(raw)
+    assert found
+    return len(found.tags) - 1
+
+
+def incus_addresses() -> int:
+    """Root in the guest gives the MAC of its NIC to any number of interfaces."""
+    numbers, mac = range(2 * MAX_SHOWN // MAX_ADDRESSES), "10:66:6a:00:00:01"
+    interfaces = {
+        f"d{at}": {
+            "hwaddr": mac,
+            "addresses": [
+                {"family": "inet", "scope": "global", "address": f"10.{at >> 8}.{at & 255}.{host}"}
+                for host in range(MAX_ADDRESSES)
+            ],
+        }
+        for at in numbers
+    }
+    devices = {"eth0": {"type": "nic", "network": "ovn0", "hwaddr": mac}}
+    record: Json = {"expanded_devices": devices, "state": {"network": interfaces}}
+    found = ListedInstance(ANY, "p", record).guest_addresses("ovn0")
+    return len(found) * MAX_PARTS // MAX_SHOWN
+
+
+def neutron_networks() -> int:
+    subnets = ip_network("10.0.0.0/8").subnets(new_prefix=28)
+    cidrs = [str(network) for network in islice(subnets, 2 * MAX_NETWORKS)]
+    return len(networks_in([{"addresses": cidrs}])) * MAX_PARTS // MAX_NETWORKS
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        droplet_addresses,
+        google_addresses,
+        nova_addresses,
+        azure_addresses,
+        proxmox_tags,
+        neutron_networks,
+        incus_addresses,
+    ],
+)
+def test_of_what_a_record_has_without_number_some_is_looked_at(read: Callable[[], int]) -> None:
+    """A million addresses of one machine ended the worker that read them."""
+    assert 0 < read() <= MAX_PARTS
+
+
+async def droplets() -> None:
+    async def listed(*_: object) -> Listed:
+        return Listed({at: {"id": at, "name": f"a{at}"} for at in range(MANY)})
+
+    api: Any = SimpleNamespace(list=listed)
+    assert len((await Droplets(api, "").list()).records) == MANY
+
+
+async def google_instances() -> None:
+    async def place() -> Any:
+        return SimpleNamespace(project="p")
+
+    async def aggregated(_: str) -> Any:
+        records = [{"name": f"a{at}"} for at in range(MANY)]
+        return SimpleNamespace(records={"zones/z": records}, failures={})
+
+    api: Any = SimpleNamespace(place=place, aggregated=aggregated)
+    assert len((await GceInstances(api, "").read([])).records) == MANY
+
+
+async def proxmox_machines() -> None:
+    raw = [{"vmid": at + 1, "type": "qemu", "node": "a"} for at in range(MANY)]
+    assert len((await read_list(raw)).records) == MANY
+
+
+async def incus_routes() -> None:
+    """Another cluster may write them to its own instances, in a project that it shares with us."""
+    subnets = ip_network("10.0.0.0/8").subnets(new_prefix=24)
+    cidrs = [str(network) for network in islice(subnets, 4_000)]
+    marks, eth0 = ",".join(f"b:{cidr}" for cidr in cidrs), {"type": "nic", "network": "ovn0"}
+    assert len(marks) < MAX_TEXT
+    listed = InstanceList()
+    for at in range(20):
+        config = {"volatile.uuid": UUID.format(at), MARK: marks}
+        devices = {"eth0": {**eth0, "ipv4.routes": ",".join(cidrs)}}
+        record: Json = {"name": f"a{at}", "config": config, "expanded_devices": devices}
+        listed.add(ListedInstance(ANY, "p", record))
+
+    async def read(recursion: int) -> InstanceList:
+        return listed
+
+    inventory: Any = SimpleNamespace(read=read)
+    routes = IncusRoutes(inventory, "ovn0", RouteSection(), "a")
+    assert not await routes.list([])
+
+
+@pytest.mark.parametrize("read", [droplets, google_instances, proxmox_machines, incus_routes])
+async def test_all_else_has_its_turn_while_records_without_number_are_read(
+    read: Callable[[], Awaitable[None]],
+) -> None:
+    """A million records took a quarter of a minute of one turn, and a silent worker is ended."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting, began = asyncio.create_task(count()), time.process_time()
+    await read()
+    counting.cancel()
+    assert turns > (time.process_time() - began) / LONGEST_TURN / 10
