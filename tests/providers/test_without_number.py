@@ -25,6 +25,7 @@ from ccm.providers.incus.inventory import (
     InstanceList,
     ListedInstance,
 )
+from ccm.providers.incus.lb.addresses import networks_in as pools_in
 from ccm.providers.incus.routes import MARK, MAX_TEXT, IncusRoutes
 from ccm.providers.openstack.config import NetworkingSection
 from ccm.providers.openstack.instances import read_server
@@ -94,6 +95,10 @@ def incus_addresses() -> int:
     return len(found) * MAX_PARTS // MAX_SHOWN
 
 
+def incus_pools() -> int:
+    return len(list(pools_in(",".join(f"{address}/32" for address in ADDRESSES))))
+
+
 def neutron_networks() -> int:
     subnets = ip_network("10.0.0.0/8").subnets(new_prefix=28)
     cidrs = [str(network) for network in islice(subnets, 2 * MAX_NETWORKS)]
@@ -110,6 +115,7 @@ def neutron_networks() -> int:
         proxmox_tags,
         neutron_networks,
         incus_addresses,
+        incus_pools,
     ],
 )
 def test_of_what_a_record_has_without_number_some_is_looked_at(read: Callable[[], int]) -> None:

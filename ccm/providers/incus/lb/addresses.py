@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 
+from ccm.cloud.lookup import MAX_PARTS
 from ccm.errors import Refused
 from ccm.http import path_of
 from ccm.model.cloud import Network
@@ -62,7 +63,7 @@ def allowed_subnets(value: str, uplink: str) -> Iterator[Network]:
 
 def networks_in(value: str) -> Iterator[Network]:
     """The networks of a list with commas; an invalid item is left out."""
-    for item in filter(None, map(str.strip, value.split(","))):
+    for item in filter(None, map(str.strip, value.split(",", MAX_PARTS)[:MAX_PARTS])):
         try:
             yield ip_network(item)
         except ValueError:
