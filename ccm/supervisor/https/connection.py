@@ -9,6 +9,7 @@ constructor, `max_size`, the limit of what waits to be decrypted, and a step of 
 import asyncio
 import socket
 import ssl
+import time
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 
@@ -22,6 +23,7 @@ MAX_OVERHEAD = 24 << 10
 MAX_UNHANDLED = 64 << 10  # bytes of requests that a client may send before they are handled
 MAX_UNSENT = 64 << 10  # bytes of answers that wait for a client before its next request does
 MAX_WAIT = 30.0  # seconds that these wait for a client that reads none
+TURN = 0.02  # seconds of the processor for handshakes, in one turn of the loop
 
 
 class BoundedClient(asyncio.Protocol):
@@ -81,31 +83,41 @@ class BoundedClient(asyncio.Protocol):
 
 
 class PacedCalls:
-    """Work that takes milliseconds: of all that waits, one piece is done in a turn of the loop."""
+    """Work that takes milliseconds: `TURN` of what waits is done in a turn of the loop.
+
+    One piece would be too few: in a burst, clients are accepted faster, and close who waits.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[Callable[[], object], None] = {}
+        self._is_due = False
 
     def add(self, work: Callable[[], object]) -> None:
         """Do it in its turn, once however often it was added until then."""
-        if not self._waiting:
-            call_later(0.0, self._do_one)
         self._waiting.setdefault(work)
+        self._call()
 
-    def _do_one(self) -> None:
-        if not self._waiting:  # it is called again after what raised
-            return
-        work = next(iter(self._waiting))
-        del self._waiting[work]
-        if self._waiting:
-            call_later(0.0, self._do_one)
-        work()
+    def _call(self) -> None:
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            call_later(0.0, self._do_some)
+
+    def _do_some(self) -> None:
+        self._is_due, began = False, time.thread_time()
+        try:
+            while work := next(iter(self._waiting), None):
+                del self._waiting[work]
+                work()
+                if time.thread_time() - began >= TURN:
+                    break
+        finally:
+            self._call()
 
 
 class BoundedTls(SSLProtocol):
     """TLS of one client: ends one that sends what is no data, and reads little of it at a time.
 
-    Of all handshakes one goes on in a turn of the loop.
+    Handshakes take `TURN` at most in a turn of the loop, and one piece more.
     """
 
     max_size = MAX_READ
