@@ -155,8 +155,8 @@ class ServiceSteps:
     async def _unpublish(self, state: ServiceState, refused: SetStatus) -> None:
         """Take addresses from the status that a refused one has no more.
 
-        A tenant decides that it is refused: by a host name that is none, or by no room for
-        annotations.
+        A tenant may cause the refusal: an annotation has an invalid host name, or the annotations
+        leave no room for more.
         """
         service, held = refused.service, [it.get("ip") for it in refused.ingress]
         left = [it for it in service.ingress if it.get("ip") in (None, *held)]

@@ -511,7 +511,7 @@ class Moving(Balancers):
 async def test_a_change_that_deletes_and_then_fails_leaves_no_address_in_the_status(
     error: CloudError,
 ) -> None:
-    """Whoever gets the address next would lose clients in the cluster to the Service."""
+    """The next Service with the address would lose clients in the cluster to this one."""
     balancers = Replacing()
     async with running_with(service(), N1, balancers=balancers) as w:
         assert w.service().ingress

@@ -67,7 +67,7 @@ async def test_a_newer_node_on_the_machine_of_another_is_no_backend() -> None:
 
 
 async def test_of_two_nodes_on_one_machine_the_one_that_the_cloud_names_is_the_backend() -> None:
-    """Whoever came first: a kubelet may write any ID before the machine's own Node is there."""
+    """A kubelet may write any provider ID before the machine's own Node is there."""
     old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
     hostile, owner = (
         node(name, age, with_provider_id("fake://n1")) for name, age in (("0", old), ("n1", new))

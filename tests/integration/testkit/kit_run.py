@@ -35,6 +35,8 @@ HOSTILE = {
     "the answers are not JSON, or have no record of this one alone",
 }
 """What is tried on the stand-in of the kit, whose transport is everybody's."""
+ON_EMULATORS = "not_kept or nothing_of_a_deletion"
+"""Cases that no lab runs: each answer that is tried makes load balancers anew."""
 ROW = re.compile(r"(?P<area>[a-z ]+?)\s{2,}(?P<passed>\d+)\s+(?P<skipped>\d+)\s+(?P<failed>\d+)")
 
 

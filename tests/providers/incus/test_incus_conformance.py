@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.testkit.kit_run import check_kit
+from tests.integration.testkit.kit_run import ON_EMULATORS, check_kit
 from tests.labs.incus.lab import Lab
 from tests.support.running import long
 
@@ -23,10 +23,6 @@ SKIPPED = {
 }
 
 
-NOT_SEEN = "not_kept or nothing_of_a_deletion"
-"""What was tried on emulators alone, as each try makes load balancers anew."""
-
-
 def test_the_provider_passes_the_kit(lab: Lab, tmp_path: Path) -> None:
-    tests = ("-k", f"not ({NOT_SEEN})")
+    tests = ("-k", f"not ({ON_EMULATORS})")
     check_kit(tmp_path, "incus.adapter:IncusAdapter", SKIPPED, *tests, timeout=3500)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.testkit.kit_run import check_kit
+from tests.integration.testkit.kit_run import ON_EMULATORS, check_kit
 from tests.labs.openstack.lab import HERE, MISSING, Lab, is_installed, is_running
 from tests.support.needed import needed
 from tests.support.running import long
@@ -18,12 +18,13 @@ BALANCERS = "Ensure or Change or UpdateNodes or Delete- or Get- or Owned- or Get
 # With `split` the port of a VIP stays behind, and with it what leads to a floating IP.
 DELETION = "test_it_converges_from_wherever_it_was_broken_off and Delete-"
 SPLIT, NOVA = "split", "nova"
-NOT_SEEN = "not_kept or nothing_of_a_deletion"
-"""What was tried on emulators alone, as each try makes load balancers anew."""
 PARTS = {
     "nodes, routes and volumes": (SPLIT, "test_instances or test_routes or test_volumes"),
     "their failures": (SPLIT, f"(test_failures or test_provider) and not ({BALANCERS})"),
-    "credentials and texts": (SPLIT, f"(test_credentials or test_untrusted) and not ({NOT_SEEN})"),
+    "credentials and texts": (
+        SPLIT,
+        f"(test_credentials or test_untrusted) and not ({ON_EMULATORS})",
+    ),
     "load balancers": (SPLIT, "test_load_balancers or test_service_changes"),
     "failures of load balancers": (
         SPLIT,
