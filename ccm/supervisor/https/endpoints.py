@@ -2,6 +2,7 @@
 decided here."""
 
 import asyncio
+import gzip
 import logging
 import re
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import choose_encoder, gzip_accepted
 
 from ccm.model.objects import Json
 from ccm.model.status import Status
@@ -33,6 +34,7 @@ NOT_MACHINE_PARSEABLE = (
     " guarantees and is for debugging purposes only.\n"
 )
 VERSION = re.compile("version=[^;]*")  # in a type of content; clients choose any, of few forms
+PACKING = 1  # gzip's level: quick, as it takes a turn of the loop
 NO_PPROF = "pprof is Go's; /debug/stacks shows where each thread and task is\n"
 
 
@@ -234,17 +236,20 @@ class Exposition:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._texts: Shared[tuple[bytes, str]] = Shared()  # with the type of each
+        self._texts: Shared[bytes] = Shared()
 
     async def answer(self, request: web.Request) -> web.Response:
-        """In the form that the request accepts."""
+        """In the form that the request accepts; its version is echoed to this client alone."""
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        body, content_type = await self._texts.get(
-            lambda: (encode(self._registry), content_type), VERSION.sub("", content_type)
-        )
-        response = web.Response(body=body, headers={"Content-Type": content_type})
-        response.enable_compression()
-        return response
+        is_packed = gzip_accepted(request.headers.get("Accept-Encoding", ""))
+
+        def make() -> bytes:
+            text = encode(self._registry)
+            return gzip.compress(text, PACKING) if is_packed else text
+
+        body = await self._texts.get(make, f"{is_packed} {VERSION.sub('', content_type)}")
+        packed = {"Content-Encoding": "gzip"} if is_packed else {}
+        return web.Response(body=body, headers={"Content-Type": content_type, **packed})
 
 
 def _paths(app: web.Application) -> Iterable[str]:

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from random import randbytes
 from typing import Any
 
 import pytest
@@ -304,3 +306,52 @@ async def test_many_scrapes_at_once_hold_up_nothing_else(
                 writer.close()
         counting.cancel()
     assert len({*turns.looks}) == len(turns.looks) < 5
+
+
+async def test_who_shares_a_scrape_gets_the_version_that_it_asked_for(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prometheus takes no answer whose type of content is none."""
+    monkeypatch.setattr("ccm.supervisor.https.shared.SHARE", 0.01)
+    routes = Supervisor().endpoints().routes(is_profiling=True)
+    flags = {"master": reviews.url, "authorization_always_allow_paths": ("/metrics",)}
+    async with serving_routes(routes, **flags) as server, within():
+        clients = {
+            version: asyncio.create_task(
+                server.get(
+                    "/metrics",
+                    headers=[("Accept", f"application/openmetrics-text;version={version}")],
+                )
+            )
+            for version in ('1.0.0."x', '1.0.0."y', "1.0.0")
+        }
+        for version, answer in clients.items():
+            assert f"version={version};" in (await answer).headers["Content-Type"]
+
+
+async def test_who_shares_a_scrape_shares_its_compression(reviews: ReviewApi) -> None:
+    """That takes longer than all else."""
+    endpoints = Supervisor().endpoints()
+    long = Gauge("ccm_long", "One line.", ("text",), registry=endpoints.metrics)
+    long.labels(randbytes(256 << 10).hex()).set(1)
+    flags = {"master": reviews.url, "authorization_always_allow_paths": ("/metrics",)}
+    async with serving_routes(endpoints.routes(is_profiling=True), **flags) as server:
+        alone = await processor_seconds(server.port, clients=1)
+        assert await processor_seconds(server.port, clients=30) < 6 * alone
+
+
+async def processor_seconds(port: int, clients: int) -> float:
+    """What this process takes for so many scrapes at once, packed."""
+    tls = trusting_anybody()
+    connecting = (asyncio.open_connection("127.0.0.1", port, ssl=tls) for _ in range(clients))
+    connections = await asyncio.gather(*connecting)
+    began = time.process_time()
+    for _, writer in connections:
+        head = "Host: x\r\nAccept-Encoding: gzip\r\nConnection: close"
+        writer.write(f"GET /metrics HTTP/1.1\r\n{head}\r\n\r\n".encode())
+    async with within():
+        answers = await asyncio.gather(*(reader.read() for reader, _ in connections))
+    for _, writer in connections:
+        writer.close()
+    assert all(b"Content-Encoding: gzip" in answer[:1000] for answer in answers)
+    return time.process_time() - began
