@@ -162,6 +162,7 @@ class Endpoints:
     flagz: str
     set_verbosity: Callable[[int], None]
     statuses: Shared[Status] = field(default_factory=Shared)
+    stacks: Shared[str] = field(default_factory=Shared)
 
     def routes(self, is_profiling: bool) -> Iterator[web.RouteDef]:
         """Those under `/debug` only with `is_profiling`."""
@@ -173,7 +174,7 @@ class Endpoints:
         yield web.get("/statusz", self._statusz)
         yield web.get("/flagz", self._flagz)
         if is_profiling:
-            yield web.get("/debug/stacks", _stacks)
+            yield web.get("/debug/stacks", self._stacks)
             yield web.get("/debug/pprof{rest:.*}", _pprof)
             yield web.put("/debug/flags/v", self._verbosity)
 
@@ -202,6 +203,9 @@ class Endpoints:
     async def _flagz(self, request: web.Request) -> web.Response:
         return _zpage("flags", self.flagz)
 
+    async def _stacks(self, request: web.Request) -> web.Response:
+        return web.Response(text=await self.stacks.get(_format_stacks))
+
     async def _verbosity(self, request: web.Request) -> web.Response:
         level = await request.text()
         if not level.isdecimal() or len(level) > 3:
@@ -214,7 +218,7 @@ def _health_response(report: HealthReport) -> web.Response:
     return web.Response(text=report.text, status=200 if report.is_healthy else 500)
 
 
-async def _stacks(_: web.Request) -> web.Response:
+def _format_stacks() -> str:
     """Where each thread, and each task of the running loop is: no values, which may be secrets."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
@@ -224,7 +228,7 @@ async def _stacks(_: web.Request) -> web.Response:
     for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):
         lines = (traceback.format_stack(frame, limit=1) for frame in _frames(task.get_coro()))
         parts.append(f"task {task.get_name()}\n{''.join(line for (line,) in lines)}")
-    return web.Response(text="\n".join(parts))
+    return "\n".join(parts)
 
 
 async def _pprof(_: web.Request) -> web.Response:
