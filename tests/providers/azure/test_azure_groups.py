@@ -12,7 +12,7 @@ from ccm.model.objects import Json, Node
 from ccm.providers.azure.api import AzureApi
 from tests.labs.azure.lab import GROUP, OTHER_GROUP, SUBSCRIPTION, Lab, path_of
 from tests.providers.azure.conftest import Started, host
-from tests.providers.azure.test_azure_balancers import members, rules, web
+from tests.providers.azure.test_azure_balancers import destinations_of, members, rules, web
 from tests.providers.azure.test_azure_routes import create, listed
 
 MANY = 12
@@ -93,6 +93,29 @@ async def test_a_machine_that_is_listed_without_its_addresses_stays_behind_load_
     assert made.warnings == ("the machine is not known of nodes node-1",)
     assert members(lab) == {"node-0", "node-1"}
     assert rules(lab) == before
+
+
+@pytest.mark.parametrize("is_node", [True, False])
+@pytest.mark.parametrize("annotations", [{}, {"disable-load-balancer-floating-ip": "true"}])
+async def test_who_gets_the_address_of_a_machine_that_is_gone_takes_its_place(
+    lab: Lab, is_node: bool, annotations: dict[str, str]
+) -> None:
+    """The former one's kubelet may keep its Node for ever; another machine has no open port."""
+    cloud, asked = await Started(lab.config(**BY_ADDRESS)).start(), web(annotations=annotations)
+    gone = lab.add_machine("gone")
+    nodes = [host(gone), host(lab.add_machine("other"))]
+    await cloud.ensure(asked, *nodes)
+    (interface,) = (one for one in lab.objects("networkInterfaces").values() if "gone" in one["id"])
+    ip = interface["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"]
+    lab.delete_machine(gone["id"])
+    lab.delete("networkInterfaces", interface["name"])
+    await cloud.ensure(asked, *nodes)
+    assert members(lab) == {"gone", "other"}
+    new = lab.add_machine("new", ip={"privateIPAddress": ip})
+    await cloud.ensure(asked, *nodes, *[host(new)] * is_node)
+    assert members(lab) == {"other", *["new"] * is_node}
+    reached = set[str]().union(*map(destinations_of, rules(lab).values()))
+    assert (ip in reached) == (is_node and bool(annotations))
 
 
 async def _why(cloud: Started, name: str, nodes: list[Node]) -> str:

@@ -10,7 +10,7 @@ from ccm.cloud.testkit.harness import node, service
 from ccm.model.objects import Json, Node
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.config import BalancerSection
-from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.ids import Cluster, server_id_of
 from ccm.providers.openstack.lb.backends import choose
 from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.openstack.lb.request import IPV4, read_request
@@ -78,6 +78,23 @@ def test_with_ovn_a_member_of_another_subnet_says_of_which() -> None:
     members = choose(request, nodes, fixed, "nodes").members(request, 30080)
     subnets = {member.name: member.subnet_id for member in members}
     assert subnets == {"hostile": "elsewhere", "node-1": "nodes"}
+
+
+@pytest.mark.virtual_time
+async def test_who_gets_the_address_of_a_server_that_is_gone_takes_its_place() -> None:
+    """The former one's kubelet may keep its Node, which is older, for ever."""
+    request = read_request(service(), BalancerSection(), {}, Cluster("kubernetes"))
+    fixed_ips = [{"ip_address": "10.0.0.5", "subnet_id": "nodes"}]
+    ports: list[Json] = [{"device_id": ID.format(0), "fixed_ips": fixed_ips}]
+    networks = Networks(cast(OpenStackApi, Neutron(ports)))
+    nodes = [at("a-hostile", 0, "10.0.0.5"), at("node-1", 1, "10.0.0.5")]
+    for server, asked in ((0, nodes[:1]), (1, nodes), (2, nodes[:1])):
+        ports[0]["device_id"] = ID.format(server)
+        await asyncio.sleep(60.0)
+        servers = [server_id_of(node.provider_id) for node in asked]
+        fixed = await networks.fixed_addresses(servers)
+        found = choose(request, asked, fixed, "nodes").servers
+        assert [*found.values()] == [ID.format(server)] * (server < 2)
 
 
 @pytest.mark.virtual_time

@@ -86,7 +86,7 @@ class BackendPools:
         interfaces = read.machines.interfaces
 
         def wrong(seen: Balancers) -> list[PoolMembers]:
-            listed = pool_members(names, seen, read.nodes, wanted, self._config)
+            listed = pool_members(names, seen, read, wanted, self._config)
             return [item for item in listed if not self._members.are_right(item, interfaces)]
 
         found, reasons = wrong(balancers), list[str]()

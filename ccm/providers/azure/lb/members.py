@@ -51,13 +51,15 @@ class Candidates:
 class PoolMembers:
     """A pool as it was read, and who has to be in it, by addresses of this version.
 
-    `unknown` are the IDs of machines that are not known: they stay as they are.
+    `unknown` are the IDs of machines that are not known: they stay as they are, unless another one
+    has the address, as those `taken` are.
     """
 
     pool: Json
     wanted: Backends
     version: int
     unknown: Collection[str] = ()
+    taken: Collection[str] = ()
 
 
 def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> Backends:
@@ -85,9 +87,11 @@ def backends(nodes: Iterable[Node], machines: Machines, config: AzureConfig) -> 
 
 
 def pool_members(
-    names: Names, balancers: Balancers, nodes: Sequence[Node], wanted: Backends, config: AzureConfig
+    names: Names, balancers: Balancers, read: Candidates, wanted: Backends, config: AzureConfig
 ) -> Iterator[PoolMembers]:
     """The members of the Service's pools, and with several load balancers of the cluster's."""
+    nodes, vnet = read.nodes, config.vnet_id.lower()
+    taken = private_addresses(it for it in read.machines.records if vnet in it.networks)
     shares = _shares(names, balancers, nodes, wanted, config) if config.balancers else {}
     own = {names.pool(family).lower(): family for family in names.service.ip_families}
     listed = [node for node in nodes if node.name in wanted and wanted[node.name] is None]
@@ -97,9 +101,9 @@ def pool_members(
         for pool in pools_of(balancer):
             if config.balancers and (family := names.pools.get(_name(pool))):
                 version = 6 if family == IPV6 else 4
-                yield PoolMembers(pool, shares[place.name], version, unknown)
+                yield PoolMembers(pool, shares[place.name], version, unknown, taken)
             elif is_own and (family := own.get(_name(pool))) and may_fill(balancer, names, pool):
-                yield PoolMembers(pool, wanted, 6 if family == IPV6 else 4, unknown)
+                yield PoolMembers(pool, wanted, 6 if family == IPV6 else 4, unknown, taken)
 
 
 def _shares(
@@ -338,7 +342,11 @@ def _addresses_of(keys: Collection[str], interfaces: Iterable[Json]) -> set[str]
 def _entries_of(members: PoolMembers, pool: Json) -> dict[str, str]:
     """What has to be in the pool, of which some is there."""
     unknown = {name.lower() for name, machine in members.wanted.items() if machine is None}
-    found = {name: ip for name, ip in _entries(pool).items() if name in unknown}
+    found = {
+        name: ip
+        for name, ip in _entries(pool).items()
+        if name in unknown and ip not in members.taken
+    }
     for name, machine in members.wanted.items():
         for ip in machine.private if machine else ():
             if ip_address(ip).version == members.version:

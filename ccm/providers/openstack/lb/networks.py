@@ -33,6 +33,7 @@ REPEAT, CHOICE = 2, 1
 """A repetition multiplies the ways to match by the length of a name, a choice by two."""
 _REPEATS, _NESTED = re.compile(r"[*+?{]"), re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
 ADDRESS_TYPES = ("InternalIP", "ExternalIP")
+PORT_FIELDS = "device_id", "fixed_ips"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +142,29 @@ class Networks:
         now, found = time.monotonic(), dict[str, tuple[float, dict[str, str]]]()
         kept = {key: value for key, value in self._fixed.items() if value[0] + KEPT > now}
         missing = sorted(item for item in servers if kept.get(item, (now,))[0] <= now)
-        for port in await list_ports(self._api, "device_id", missing, ("device_id", "fixed_ips")):
-            if (server := text(port.get("device_id"))) not in servers:
-                continue
-            for record in objects(port.get("fixed_ips")):
-                if address := text(record.get("ip_address")):
-                    _, current = found.setdefault(server, (now + FIXED_KEPT, {}))
-                    current[address] = text(record.get("subnet_id"))
-        for server in kept.keys() & missing:  # a list may lack one, or its addresses: it stays
-            found.setdefault(server, (now + FIXED_KEPT, kept[server][1]))
+        for port in await list_ports(self._api, "device_id", missing, PORT_FIELDS):
+            if (server := text(port.get("device_id"))) in servers and (some := _fixed_in(port)):
+                _, current = found.setdefault(server, (now + FIXED_KEPT, {}))
+                current |= some
+        lost = {key: kept[key][1] for key in kept.keys() & missing - found.keys()}
+        held = await self._held_by_others(lost)
+        for server, current in lost.items():  # a list may lack one, or its addresses: it stays
+            found[server] = now + FIXED_KEPT, dict(current.items() - held)
         self._fixed = kept | found
         lacking = {item: at for item, at in self._lacking.items() if at + FIXED_KEPT > now}
         self._lacking = lacking | dict.fromkeys({*missing} - found.keys(), now)
+
+    async def _held_by_others(
+        self, lost: Mapping[str, Mapping[str, str]]
+    ) -> set[tuple[str, str]]:
+        """Which of the addresses of servers without ports others have by now, with their subnets.
+
+        A kubelet whose server is gone may keep its Node, and another server gets the address.
+        """
+        asked = {f"ip_address={address}" for current in lost.values() for address in current}
+        ports = await list_ports(self._api, "fixed_ips", sorted(asked), PORT_FIELDS)
+        others = (port for port in ports if text(port.get("device_id")) not in lost)
+        return {pair for port in others for pair in _fixed_in(port).items()}
 
     async def _keep(self, kind: str, key: str, read: Callable[[], Awaitable[Any]]) -> Any:
         """What was read for anyone, or what `read` gives; those of one owner wait for each other.
@@ -168,6 +180,15 @@ class Networks:
                 kept = {asked: known for asked, known in self._kept.items() if known[0] > now}
                 self._kept = {**kept, (kind, key): (now + KEPT, found)}  # tenants name networks
         return found
+
+
+def _fixed_in(port: Json) -> dict[str, str]:
+    """The addresses of a port, each with the ID of its subnet."""
+    return {
+        address: text(record.get("subnet_id"))
+        for record in objects(port.get("fixed_ips"))
+        if (address := text(record.get("ip_address")))
+    }
 
 
 def read_subnet(record: Json) -> Subnet:
