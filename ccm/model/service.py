@@ -23,6 +23,8 @@ SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
 EXAMPLE_RANGES = "10.0.0.0/24,192.168.2.0/24"
 
 EVERYBODY = IPv4Network("0.0.0.0/0")
+Socket = tuple[str, str]
+"""A protocol and a number: nodes serve it at each address in the status of a Service."""
 
 
 class Feature(StrEnum):
@@ -109,6 +111,12 @@ class Service(KubernetesObject):
             )
             for port in served
         ]
+
+    @property
+    def sockets(self) -> frozenset[Socket]:
+        return frozenset(
+            (text(item.get("protocol")) or "TCP", str(item.get("port"))) for item in self.ports
+        )
 
     @property
     def default_balancer_name(self) -> str:

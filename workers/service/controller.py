@@ -58,7 +58,6 @@ from workers.service.state import (
     ServiceState,
     addresses,
     has_lost_finalizer,
-    published,
     summarize,
 )
 from workers.service.steps import ServiceSteps, attempted, ensure_failed
@@ -283,7 +282,8 @@ class ServiceController:
         service = self._service(key)
         state = self._state(key)
         has_lost = self._node_ports.has_lost(key, state.node_ports)
-        state = replace(state, planned=service, has_lost_node_ports=has_lost)
+        contested = self._addresses.contested(service, state.sockets) if service else ()
+        state = replace(state, planned=service, has_lost_node_ports=has_lost, contested=contested)
         if key in self._due and state.last_applied:
             state = replace(state, last_applied=replace(state.last_applied, at=float("-inf")))
         self._due.discard(key)
@@ -330,14 +330,23 @@ class ServiceController:
         # Nodes may have changed meanwhile: whether an update is due is only `run`'s to say.
         is_due = self._state(key).is_backend_update_due
         self._states[key] = replace(after, is_backend_update_due=is_due)
-        for other in self._addresses.update(key, published(before), published(after)):
+        for other in self._addresses.update(key, before, after):
             self._due.add(other)
             self._context.queue.add(other)
+        if after.sockets - before.sockets:
+            self._enqueue_contested(key)
         had_no_room = before.refusal is not None and before.refusal.is_quota_exceeded
         is_freed = isinstance(action, DeleteBalancer) and (known.owner or action.service.ingress)
         if is_freed or (had_no_room and not after.refusal):
             self._retry_for_quota()
         return outcome
+
+    def _enqueue_contested(self, key: str) -> None:
+        """Those that asked for what this one serves now, at an address of both."""
+        for other in self._addresses.sharing(key):
+            state = self._state(other)
+            if state.planned and self._addresses.contested(state.planned, state.sockets):
+                self._context.queue.add(other)
 
     def _remember_refusal(self, service: Service, why: str) -> None:
         """What the plan refuses is shown like what the cloud does."""

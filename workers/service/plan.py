@@ -186,6 +186,9 @@ def plan(
         return _clean_up_owner(state.owner, state, is_replaced=service is not None)
     if service is None:
         return Done("not found")
+    left = [entry for entry in service.ingress if entry.get("ip") not in state.contested]
+    if left != service.ingress and is_of_our_class(service, capabilities.classes):
+        return SetStatus(service, left)
     if service.is_being_deleted or not wants_balancer(service, capabilities.classes):
         return _clean_up(service, state, capabilities)
     return _provide(service, backends, state, capabilities, now)

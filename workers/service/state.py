@@ -1,13 +1,13 @@
 """What this process knows of each Service, and its summary for `status`; lost with the process."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import nsmallest
 
 from ccm.model.objects import Json, text
-from ccm.model.service import Service
+from ccm.model.service import Service, Socket
 from ccm.model.status import BalancerStatus
 from workers.service.backends import Backends
 
@@ -73,6 +73,8 @@ class ServiceState:
     node_ports: frozenset[int] = frozenset()  # to which its balancer may lead
     has_lost_node_ports: bool = False  # and another Service has one of them now
     is_backend_update_due: bool = False  # may update its backends once, debounced or not
+    sockets: frozenset[Socket] = frozenset()  # that its balancer served when the cloud last agreed
+    contested: Collection[str] = ()  # addresses where another serves a socket that it asks for
 
     @property
     def own_annotations(self) -> Mapping[str, str]:
@@ -116,9 +118,12 @@ class PublishedAddresses:
     def __init__(self) -> None:
         self._keys = defaultdict[str, set[str]](set)
         self._addresses: dict[str, Collection[str]] = {}
+        self._sockets: dict[str, frozenset[Socket]] = {}
 
-    def update(self, key: str, before: Collection[str], after: Collection[str]) -> set[str]:
+    def update(self, key: str, was: ServiceState, now: ServiceState) -> set[str]:
         """Take in what a Service publishes; the others that publish what it has not before."""
+        before, after = _ips(_published(was)), _ips(_published(now))
+        self._sockets.pop(key, None)
         for address in self._addresses.pop(key, ()):
             self._keys[address].discard(key)
             if not self._keys[address]:
@@ -126,9 +131,28 @@ class PublishedAddresses:
         others = (self._keys.get(address, ()) for address in {*after} - {*before})
         found = {other for keys in others for other in keys}
         for address in after:
-            self._addresses[key] = after
+            self._addresses[key], self._sockets[key] = after, now.sockets
             self._keys[address].add(key)
         return found
+
+    def sharing(self, key: str) -> set[str]:
+        """The other Services that publish an address of this one."""
+        keys = (self._keys[address] for address in self._addresses.get(key, ()))
+        return {other for some in keys for other in some if other != key}
+
+    def contested(self, service: Service, served: frozenset[Socket]) -> list[str]:
+        """The addresses in its status where another serves a socket that it has beside `served`.
+
+        Nodes would lead clients of the other to it.
+        """
+        shared = [
+            (address, other)
+            for address in _ips(service.ingress)
+            for other in self._keys.get(address, ())
+            if other != service.key
+        ]
+        asked = service.sockets - served if shared else frozenset[Socket]()
+        return [address for address, other in shared if not asked.isdisjoint(self._sockets[other])]
 
 
 def node_ports_of(service: Service | None) -> frozenset[int]:
@@ -186,18 +210,24 @@ def _entry(key: str, state: ServiceState, now: float) -> BalancerStatus:
     }
 
 
-def published(state: ServiceState) -> list[str]:
-    """Its addresses: what the cloud said, else what the Service says."""
-    ingress = state.last_applied.ingress if state.last_applied else None
-    if ingress is None:
-        ingress = state.owner.ingress if state.owner else []
-    found = (text(entry.get("ip")) or text(entry.get("hostname")) for entry in ingress)
+def addresses(state: ServiceState) -> list[str]:
+    """Its addresses or host names, as many as are shown."""
+    entries = _published(state)[:MAX_ADDRESSES_SHOWN]
+    found = (text(entry.get("ip")) or text(entry.get("hostname")) for entry in entries)
     return list(filter(None, found))
 
 
-def addresses(state: ServiceState) -> list[str]:
-    """The same, as many as are shown."""
-    return published(state)[:MAX_ADDRESSES_SHOWN]
+def _published(state: ServiceState) -> list[Json]:
+    """What the cloud said, else what the Service says."""
+    ingress = state.last_applied.ingress if state.last_applied else None
+    if ingress is None:
+        ingress = state.owner.ingress if state.owner else []
+    return ingress
+
+
+def _ips(ingress: Iterable[Json]) -> list[str]:
+    """The addresses without host names, which may look like one: nodes serve no others."""
+    return list(filter(None, (text(entry.get("ip")) for entry in ingress)))
 
 
 def has_lost_finalizer(state: ServiceState, now: float) -> bool:

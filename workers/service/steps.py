@@ -249,6 +249,7 @@ class ServiceSteps:
             state,
             last_applied=applied,
             node_ports=ports,
+            sockets=service.sockets if balancer else frozenset(),
             refusal=None,
             warnings=warnings,
             is_unsettled=False,
@@ -316,7 +317,12 @@ class ServiceSteps:
         is_taken = state.refusal is not None and state.refusal.is_taken
         refusal = state.refusal if state.has_lost_node_ports or is_taken else None
         return replace(
-            state, last_applied=None, node_ports=frozenset(), refusal=refusal, is_deleted=True
+            state,
+            last_applied=None,
+            node_ports=frozenset(),
+            sockets=frozenset(),
+            refusal=refusal,
+            is_deleted=True,
         )
 
     async def _delete_parts(self, service: Service) -> bool:

@@ -26,7 +26,7 @@ from tests.support.nodes import Tweak
 from workers.performer import REVERTED, REVERTS
 from workers.service.plan import Capabilities
 
-from .cloud import Balancers
+from .cloud import Balancers, Record
 from .objects import KEY, annotated, being_deleted, finalized, node, port, service, spec
 from .world import World, running, running_with
 
@@ -34,6 +34,7 @@ pytestmark = pytest.mark.virtual_time
 
 N1 = node("n1")
 ALL, NONE = frozenset(Feature), frozenset[Feature]()
+HOSTILE = "default/hostile"
 RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/8"])
 INVALID_RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/33"])
 
@@ -377,6 +378,41 @@ async def test_a_service_that_is_refused_the_port_of_another_keeps_no_address() 
         assert len(w.balancers.named("delete")) == deletions
         await w.change(spec(ports=[port(444)]))
         assert w.service().ingress
+
+
+@pytest.mark.parametrize(
+    "error", [Refused("no such method"), CloudError("it is in ERROR"), RetryAfter("busy", 600.0)]
+)
+async def test_who_cannot_have_the_port_of_another_keeps_no_address_that_they_share(
+    error: Exception,
+) -> None:
+    """Whatever it fails by, so long as it is before the cloud is asked about the port."""
+    async with running_with(service(), N1) as w:
+        hostile, records = service(spec(ports=[port(81)]), name="hostile"), w.balancers.records
+        (ingress,) = w.service().ingress
+        records[w.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
+        await w.put(hostile)
+        w.balancers.failures["ensure"] = [error] * 3
+        await w.put(w.changed(spec(ports=[port(80), port(82)]), key=HOSTILE))
+        assert not w.service(HOSTILE).ingress
+        assert w.service().ingress == [ingress]
+        w.balancers.failures["ensure"] = []
+        await w.put(w.changed(spec(ports=[port(82)]), key=HOSTILE))
+        assert w.service(HOSTILE).ingress == [ingress], "it is its own port"
+
+
+async def test_who_waits_for_a_port_keeps_no_address_where_another_gets_it_first() -> None:
+    async with running_with(service(), N1, restrict_service_annotations=True) as w:
+        hostile, records = service(spec(ports=[port(81)]), name="hostile"), w.balancers.records
+        (ingress,) = w.service().ingress
+        records[w.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
+        await w.put(hostile)
+        theirs = annotated({"example.com/certificate": "theirs"})
+        await w.put(w.changed(spec(ports=[port(443)]), theirs, key=HOSTILE))
+        assert w.service(HOSTILE).ingress == [ingress], "what it had before it was refused stays"
+        await w.change(spec(ports=[port(80), port(443, nodePort=31000)]))
+        assert not w.service(HOSTILE).ingress
+        assert w.service().ingress == [ingress]
 
 
 async def test_one_answer_that_gives_a_port_to_another_takes_no_address_away() -> None:
