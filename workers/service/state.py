@@ -89,7 +89,7 @@ class ServiceState:
 
 
 class NodePorts:
-    """Which Service has each node port: one that was given up may be another's soon."""
+    """Which Service has each node port, also of checks: one given up may be another's soon."""
 
     def __init__(self) -> None:
         self._keys: dict[int, str] = {}
@@ -98,6 +98,8 @@ class NodePorts:
     def update(self, key: str, service: Service | None) -> frozenset[int]:
         """Take in a Service; those that it has now and had not before."""
         before, after = self._ports.pop(key, frozenset()), node_ports_of(service)
+        if service and (check := service.health_check):
+            after |= {check.port}
         for port in before - after:
             if self._keys.get(port) == key:
                 del self._keys[port]
@@ -156,7 +158,7 @@ class PublishedAddresses:
 
 
 def node_ports_of(service: Service | None) -> frozenset[int]:
-    """Those of its ports: clients come there, and load balancers alone to that of a check."""
+    """Those of its ports, to which its load balancer leads clients: not to that of a check."""
     ports = service.ports if service and service.has_node_ports else []
     listed = [item.get("nodePort") for item in ports]
     return frozenset(port for port in listed if isinstance(port, int) and port)

@@ -348,6 +348,18 @@ async def test_a_refused_service_leads_to_no_node_port_that_is_anothers_now(by_c
         assert w.balancers.of(w.service())
 
 
+async def test_a_refused_service_leads_to_no_node_port_where_nodes_check_another_now() -> None:
+    """What answers there names the other, and its port would be open to all."""
+    async with running_with(service(), N1) as w:
+        w.balancers.refused = "no such flavor"
+        await w.change(spec(ports=[port(80, nodePort=31000)]))
+        assert w.balancers.of(w.service()), "it serves as it is"
+        local = spec(externalTrafficPolicy="Local", healthCheckNodePort=30080, ports=[port(81)])
+        await w.put(service(local, name="other"))
+        assert w.balancers.of(w.service()) is None
+        assert not w.service().ingress
+
+
 async def test_a_node_port_that_a_service_does_not_have_takes_no_balancer_from_another() -> None:
     """An ExternalName may name any number, which no one gave it."""
     async with running_with(service(), N1) as w:
