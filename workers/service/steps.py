@@ -137,7 +137,11 @@ class ServiceSteps:
     async def _write(self, state: ServiceState, write: ServiceWrite) -> ServiceState:
         try:
             perform = partial(self._context.performer.perform, patch_for(write))
-            answer = await self._turns.write(write.service.namespace, write.service.key, perform)
+            if _gives_up_addresses(write):  # which may be another's by the time of its turn
+                answer = await perform()
+            else:
+                service = write.service
+                answer = await self._turns.write(service.namespace, service.key, perform)
         except KubernetesError as error:
             if not (error.is_gone or error.is_race or error.is_refusal):
                 why = write_failed(write, error)
@@ -418,6 +422,15 @@ class ServiceSteps:
 
 def _log_balancer(does: str, service: Service, began: float, **fields: object) -> None:
     log.info(does, extra={"service": service.key, **fields, **seconds_since(began)})
+
+
+def _gives_up_addresses(write: ServiceWrite) -> bool:
+    if not isinstance(write, SetStatus):
+        return False
+    listed, held = (
+        {it.get("ip") for it in some} for some in (write.service.ingress, write.ingress)
+    )
+    return not listed <= {None, *held}
 
 
 def patch_for(write: ServiceWrite) -> Patch:

@@ -14,7 +14,7 @@ from tests.support.cluster import Cluster
 from tests.support.waiting import until
 from workers.executor import LARGE, REST, TURNS
 
-from .cloud import Balancers
+from .cloud import Balancers, Record
 from .objects import being_deleted, finalized, node, port, service, spec, typed
 from .world import World, running
 
@@ -79,6 +79,25 @@ async def test_large_writes_of_one_namespace_leave_the_api_server_time(
     async with running(w, until_rest=False):
         await until(lambda: all(w.service(it.key).ingress for it in services), "all addresses")
     assert now() - began == pytest.approx(FEW * writes * WRITE, rel=0.1)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_no_writes_of_its_namespace_keep_an_address_in_a_status(is_shared: bool) -> None:
+    """It may be another's by then, to whose clients nodes would lead to the Service."""
+    cluster, size, gives_up = SlowCluster(WRITE), LARGE, service(spec(ports=[port(81)]))
+    gives_up.raw["metadata"]["namespace"] = "hostile"
+    cluster.opened.set()
+    w = World(node("n1"), service(), gives_up, cluster=cluster)
+    w.balancers.records[w.balancers.name_for(gives_up)] = Record(gives_up.uid, "192.0.2.1")
+    async with running(w):
+        assert w.service(gives_up.key).ingress == w.service().ingress
+        w.cluster.put(*(hostile(at, "x" * size) for at in range(FEW)))
+        await until(lambda: cluster.at_once, "they write")
+        began = asyncio.get_running_loop().time()
+        asked = spec(ports=[port(80)]) if is_shared else typed("ClusterIP")
+        w.cluster.put(w.changed(asked, key=gives_up.key))
+        await until(lambda: not w.service(gives_up.key).ingress, "it has no address")
+        assert asyncio.get_running_loop().time() - began < FEW * WRITE, "it waited for none of them"
 
 
 async def test_calls_of_one_namespace_that_take_long_leave_slots_for_others() -> None:
