@@ -4,6 +4,7 @@ A list of machines has no power states: those are in a list of their own, of the
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -38,6 +39,7 @@ STATES = "/"  # among groups, none of which is called so
 ALL_GROUPS = ""
 IN_SET = "/virtualmachinescalesets/"  # in keys of machines of a uniform one, and of what is theirs
 MOST_GROUPS = 11  # that are read one by one, as Nodes may name any
+SINGLE_KEPT = 15.0  # seconds; Azure takes 12 reads of one machine a minute, and all wait for more
 
 T = TypeVar("T")
 
@@ -203,6 +205,7 @@ class MachineReader:
             or config.enable_vmss_flex_nodes
         )
         self.lacks_states = False  # whether the list of power states is denied
+        self._singles = dict[str, tuple[float, Sequence[list[Json]]]]()  # by ID, until when
 
     async def read(self, asked: Sequence[str], *, has_states: bool = True) -> Machines:
         """All machines of these groups, or machines by ID; what cannot be read is noted as such.
@@ -229,7 +232,7 @@ class MachineReader:
         found = Machines()
         reads: dict[str, Awaitable[Sequence[list[Json]]]]
         reads = {
-            item: self._single(item) if scope_of(item) else self._group(item, groups)
+            item: self._kept_single(item) if scope_of(item) else self._group(item, groups)
             for item in asked
         }
         results = await read_each({**reads, STATES: self._states(has_states)})
@@ -293,6 +296,13 @@ class MachineReader:
                 members += some
                 interfaces += more
         return singles, members, interfaces
+
+    async def _kept_single(self, machine_id: str) -> Sequence[list[Json]]:
+        now = time.monotonic()
+        self._singles = {key: known for key, known in self._singles.items() if known[0] > now}
+        if machine_id not in self._singles:
+            self._singles[machine_id] = now + SINGLE_KEPT, await self._single(machine_id)
+        return self._singles[machine_id][1]
 
     async def _single(self, machine_id: str) -> Sequence[list[Json]]:
         """A machine with its own view, and its primary interface; none where it is missing."""
