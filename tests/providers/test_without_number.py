@@ -32,6 +32,9 @@ from ccm.providers.openstack.instances import read_server
 from ccm.providers.openstack.router import MAX_NETWORKS, networks_in
 from ccm.providers.proxmox.inventory import read_list
 from ccm.providers.proxmox.inventory import read_machine as read_listed
+from ccm.providers.vsphere.addresses import usable_addresses
+from ccm.providers.vsphere.inventory import Machine as VsphereMachine
+from ccm.providers.vsphere.inventory import Nic
 
 UUID = "569e87ab-cb87-47b3-b02d-5e08996383{:02x}"
 ADDRESSES = [f"10.{at >> 8}.{at & 255}.1" for at in range(2 * MAX_PARTS)]
@@ -95,6 +98,20 @@ def incus_addresses() -> int:
     return len(found) * MAX_PARTS // MAX_SHOWN
 
 
+def vsphere_cards() -> int:
+    """Each of them is a bridge in the guest, and few addresses are usable."""
+    bridge = SimpleNamespace(network="", ipAddress=["fe80::1"], deviceConfigId=-1)
+    machine = VsphereMachine("vm-1", "a", "", {"guest.net": [bridge] * len(ADDRESSES)})
+    return len(machine.nics)
+
+
+def vsphere_addresses() -> int:
+    looked_at = iter(range(len(ADDRESSES)))
+    addresses: Any = ("fe80::1" for _ in looked_at)
+    usable_addresses([Nic("", addresses, 4000), Nic("", ("10.0.0.1",), 4001)])
+    return next(looked_at, len(ADDRESSES))
+
+
 def incus_pools() -> int:
     return len(list(pools_in(",".join(f"{address}/32" for address in ADDRESSES))))
 
@@ -116,6 +133,8 @@ def neutron_networks() -> int:
         neutron_networks,
         incus_addresses,
         incus_pools,
+        vsphere_cards,
+        vsphere_addresses,
     ],
 )
 def test_of_what_a_record_has_without_number_some_is_looked_at(read: Callable[[], int]) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import islice
 from typing import Any
 
 import yaml
 
-from ccm.cloud.lookup import NOT_UNDERSTOOD
+from ccm.cloud.lookup import MAX_PARTS, NOT_UNDERSTOOD
 from ccm.model.cloud import AddressType, NodeAddress, read_address
 from ccm.model.objects import mapping, text
 from ccm.providers.vsphere.config import IPV4, AddressRules, VsphereConfig
@@ -71,16 +72,17 @@ def addresses_of(
 def usable_addresses(nics: Iterable[Nic]) -> list[GuestAddress]:
     """Those of the machine's own cards that others can reach, in the order of the cards."""
     found = list[GuestAddress]()
-    for nic in nics:
-        for written in nic.addresses if nic.device != NO_CARD else ():
-            address = read_address(written)
-            if address and not (
-                address.is_loopback
-                or address.is_link_local
-                or address.is_unspecified
-                or address.is_multicast
-            ):
-                found.append(GuestAddress(address, nic.network))
+    cards = (nic for nic in nics if nic.device != NO_CARD)
+    listed = ((nic.network, written) for nic in cards for written in nic.addresses)
+    for network, written in islice(listed, MAX_PARTS):
+        address = read_address(written)
+        if address and not (
+            address.is_loopback
+            or address.is_link_local
+            or address.is_unspecified
+            or address.is_multicast
+        ):
+            found.append(GuestAddress(address, network))
     return found[:MAX_ADDRESSES]
 
 

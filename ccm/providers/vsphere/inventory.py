@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from pyVmomi import vim, vmodl
 
-from ccm.cloud.lookup import MAX_PAGES, NOT_UNDERSTOOD
+from ccm.cloud.lookup import MAX_PAGES, MAX_PARTS, NOT_UNDERSTOOD
 from ccm.errors import CloudError
 from ccm.http import BodyTooLarge
 from ccm.model.cloud import PowerState, swapped_uuid
@@ -103,7 +103,7 @@ class Machine:
     def nics(self) -> list[Nic]:
         return [
             Nic(text(nic.network), tuple(nic.ipAddress or ()), int(nic.deviceConfigId))
-            for nic in self.properties.get("guest.net") or ()
+            for nic in (self.properties.get("guest.net") or ())[:MAX_PARTS]
         ]
 
     @property
