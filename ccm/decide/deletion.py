@@ -113,6 +113,7 @@ class ObservedNode:
     is_ready: bool
     is_foreign: bool
     has_provider_id: bool
+    created: str = ""  # as the API server says
 
 
 @dataclass(frozen=True, slots=True)

@@ -320,9 +320,12 @@ class DeletionGovernor:
         return evaluate(Candidate(history, self._nodes.get(name), cluster, self._policy, now))
 
     def _permit(self, reported: PassReport, now: float) -> list[GoneAnswer]:
-        """The Nodes that may be deleted, the longest gone first; on disk before they are named."""
+        """The Nodes that may be deleted, the oldest first; on disk before they are named.
+
+        A kubelet may register any number, but none that is older than the others.
+        """
         before, cluster, chosen = dict(self._permits), self._cluster(), []
-        for answer in sorted(reported.gone, key=lambda a: self._records[a.name].history.first):
+        for answer in sorted(reported.gone, key=self._turn):
             if self._evaluate(answer.name, cluster, now).decision is DeletionDecision.PERMIT:
                 earlier = self._permits.pop(answer.name, _PermitRecord(now, 0))
                 self._permits[answer.name] = _PermitRecord(now, earlier.times + 1)
@@ -337,6 +340,10 @@ class DeletionGovernor:
             self._counts["permitted"] += 1
             log.info("deletion permitted", extra={"node": answer.name, "why": answer.evidence})
         return chosen
+
+    def _turn(self, answer: GoneAnswer) -> tuple[str, float]:
+        node = self._nodes.get(answer.name)
+        return node.created if node else "", self._records[answer.name].history.first
 
     def _candidates(self, now: float) -> Iterator[DeletionCandidate]:
         """Every Node that vanished from the cloud and still exists, with its verdict."""

@@ -43,7 +43,8 @@ class NodeLister:
         node = Node(orjson.loads(entry[1]))
         # Until a worker has reported which IDs are the cloud's, every Node counts as foreign.
         is_foreign = not self.provider_ids or node.is_foreign(self.provider_ids)
-        return ObservedNode(node.uid, node.is_ready, is_foreign, bool(node.provider_id))
+        created, _ = node.age_order
+        return ObservedNode(node.uid, node.is_ready, is_foreign, bool(node.provider_id), created)
 
     def count(self) -> int:
         """How many Nodes there are."""

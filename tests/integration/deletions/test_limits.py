@@ -53,6 +53,24 @@ def test_no_more_nodes_go_in_a_window_than_the_limit(cluster: Cluster) -> None:
     assert cluster.advance().report(left) == left
 
 
+def test_nodes_of_ever_new_names_let_an_older_one_go_first(tmp_path: Path) -> None:
+    """A kubelet that may register any name had one wait for all that it had registered."""
+    policy = replace(POLICY, limit=1, limit_percent=0.0)
+    cluster = Cluster(tmp_path / "deletions.json", policy).fill(40)
+    for number, name in enumerate(names(40)):
+        cluster.change(name, created=f"2026-01-01T00:{number:02}:00Z")
+    flood = names(4, first=36)
+    cluster.kill(*flood).report(flood)
+    assert cluster.advance().report(flood) == ["n36"]
+    waiting = [*flood[1:], "n0"]
+    cluster.kill("n0").advance().report(waiting)
+    seconds = 0.0
+    while not (permitted := cluster.advance().report(waiting)):
+        seconds += 5.0
+    assert permitted == ["n0"]
+    assert seconds <= policy.window
+
+
 def test_permits_of_the_last_window_count_as_new_after_a_restart(cluster: Cluster) -> None:
     cluster.fill(100).kill(*names(12)).report(names(12))
     gone = cluster.advance().report(names(12))
