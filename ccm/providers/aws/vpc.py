@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -15,6 +16,7 @@ from ccm.model.objects import Json, objects, objects_with, text
 from ccm.providers.aws.client import (
     ID_MALFORMED,
     ID_NOT_FOUND,
+    MAX_FILTER_VALUES,
     AwsApi,
     AwsError,
     call_without_wrong_ids,
@@ -216,6 +218,22 @@ class Vpc:
     def groups_with(self, ids: Sequence[str]) -> list[SecurityGroup]:
         """Those with these IDs; `AwsError` when one of them is not there."""
         return self._describe_groups(GroupIds=list(ids))
+
+    def listed_groups(self, ids: Collection[str], tag: ClusterTag) -> list[SecurityGroup]:
+        """Those with these IDs that are there and not another cluster's."""
+        filters = [{"Name": "group-id", "Values": sorted(ids)[:MAX_FILTER_VALUES]}]
+        found = self._describe_groups(Filters=filters) if ids else []
+        return [group for group in found if group.id in ids and not tag.is_foreign(group.tags)]
+
+    def groups_of_others(self, instance_ids: Collection[str], among: Collection[str]) -> set[str]:
+        """The groups `among` these that other instances are in and none of these is."""
+        filters = [{"Name": "instance.group-id", "Values": sorted(among)[:MAX_FILTER_VALUES]}]
+        found = self._api.describe_instances(Filters=filters) if among else []
+        members = defaultdict[str, set[bool]](set)
+        for instance in filter(None, map(_read_instance, found)):
+            for group in instance.groups:
+                members[group].add(instance.id in instance_ids)
+        return {group for group in among if members[group] == {False}}
 
     def node_groups(
         self, instances: Sequence[BackendInstance], tag: ClusterTag

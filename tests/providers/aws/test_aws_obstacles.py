@@ -329,6 +329,59 @@ async def test_a_node_without_an_instance_costs_no_read_a_service(
     assert "ec2:DescribeInstances" not in aws.proxy.counted()
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_a_group_is_open_while_a_node_is_in_it(
+    aws: Aws, kind: str, is_restarted: bool
+) -> None:
+    """A kubelet may claim an instance for a while: its group stayed open until the Service went."""
+    one, other, group = asking(kind), asking(kind, "other", 81), aws.make_group("claimed")
+    nodes = [node_of(aws.launch()[0]), node_of(aws.launch(SecurityGroupIds=[group])[0])]
+    for each in (one, other):
+        await aws.ensure(each, nodes)
+    if is_restarted:
+        await aws.start()
+        await aws.ensure(one, nodes[:1])
+    else:
+        await aws.update_nodes(one, nodes[:1])
+    assert opened_by(aws, "claimed") == {"other"}
+    await aws.update_nodes(other, nodes[:1])
+    assert opened_by(aws, "claimed") == set()
+    await aws.update_nodes(one, nodes)
+    assert opened_by(aws, "claimed") == {"web"}
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_no_group_is_closed_by_an_answer_that_lacks_its_instances_injected(
+    aws: Aws, kind: str
+) -> None:
+    one, group = asking(kind), aws.make_group("second")
+    nodes = [node_of(aws.launch()[0]), node_of(aws.launch(SecurityGroupIds=[group])[0])]
+    await aws.ensure(one, nodes)
+    await aws.start()
+    lost, lacks = nodes[1].provider_id[-19:].encode(), list[bytes]()
+
+    def lacking(request: Request, answer: bytes) -> bytes:
+        if request.operation == "DescribeInstances" and not lacks:
+            lacks.append(answer)
+            return answer.replace(lost, b"i-0123456789abcdef0")
+        return answer
+
+    aws.proxy.rewrite = lacking
+    await aws.update_nodes(one, nodes)
+    assert lost in lacks[0]
+    assert opened_by(aws, "second") == opened_by(aws, "nodes")
+
+
+def opened_by(aws: Aws, group: str) -> set[str]:
+    """The names of the Services for which a group is open."""
+    names = {asking("nlb", name).default_balancer_name: name for name in ("web", "other")}
+    rules = str(
+        [one["IpPermissions"] for one in aws.security_groups() if one["GroupName"] == group]
+    )
+    return {name for balancer, name in names.items() if balancer in rules}
+
+
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
 async def test_an_instance_that_one_answer_calls_another_clusters_stays_injected(
     aws: Aws, kind: str

@@ -25,6 +25,7 @@ from ccm.providers.aws.elb.executor import ElbExecutor
 from ccm.providers.aws.elb.load_balancers import (
     ElbDependencies,
     NodeIngress,
+    OpenedGroups,
     to_balancer,
 )
 from ccm.providers.aws.elb.own_groups import (
@@ -52,6 +53,7 @@ class ClassicElbs:
     def __init__(self, elb: ElbDependencies) -> None:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
         self._groups = ElbSecurityGroups(elb)
+        self._open_groups = OpenedGroups(elb)
         self._making = dict[str, str]()  # given groups of those being made or changed, by name
 
     def get(self, service: Service) -> Balancer | None:
@@ -109,6 +111,7 @@ class ClassicElbs:
                     ingress.close(backends, tag)
                 raise
             ingress.close(backends, tag)
+            self._close_left(ingress, service, nodes, tag)
             if given and own:
                 self._groups.delete(own)
             executor.check()
@@ -126,6 +129,7 @@ class ClassicElbs:
             ingress.open(backends, tag)
         calls = classic_plan.plan_instances(observed, registered)
         ElbExecutor(self._api, observed.hostname).execute(calls)
+        self._close_left(ingress, service, nodes, tag)
         ingress.check()
         return True
 
@@ -149,6 +153,7 @@ class ClassicElbs:
         ingress = NodeIngress(self._elb, plan)
         ingress.close_everywhere(groups, tag)
         ingress.check()
+        self._open_groups.keep(name, set())
         if observed:
             self._api.call("elb:DeleteLoadBalancer", LoadBalancerName=name)
         if own:
@@ -222,6 +227,18 @@ class ClassicElbs:
             return plan_node_ingress(group, desired, replaced, unused)
 
         return NodeIngress(self._elb, plan)
+
+    def _close_left(
+        self, ingress: NodeIngress, service: Service, nodes: Sequence[Node], tag: ClusterTag
+    ) -> None:
+        name = service.default_balancer_name
+        wanted = target_instances(Annotations.of(service), nodes)
+
+        def plan(group: SecurityGroup) -> Iterable[IngressChange]:
+            unused = self._unused(opened_for(group, name), name)
+            return plan_node_ingress(group, frozenset(), "", unused)
+
+        ingress.close_left(self._open_groups, name, wanted, tag, plan)
 
     def _unused(self, groups: set[str], name: str) -> set[str]:
         """Those of the groups that no other load balancer has, or is to have."""

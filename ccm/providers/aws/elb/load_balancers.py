@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from threading import Lock
 from typing import Protocol
 
 from ccm.cloud.gate import for_all
@@ -40,6 +41,7 @@ _CALLS = {
     "Revoke": "ec2:RevokeSecurityGroupIngress",
     "Describe": "ec2:UpdateSecurityGroupRuleDescriptionsIngress",
 }
+RULE_PREFIX = "kubernetes.io/rule/"  # of descriptions; `=` and the load balancer may follow
 HOSTNAME_RETRY = 5.0  # seconds until a load balancer without a host name is read again
 
 
@@ -203,6 +205,36 @@ def to_balancer(name: str, hostname: str, warnings: tuple[str, ...] = ()) -> Bal
 # The security groups of nodes, opened for load balancers.
 
 
+Plan = Callable[[SecurityGroup], Iterable[IngressChange]]
+
+
+class OpenedGroups:
+    """Which nodes' groups each load balancer of a type has opened: first as their rules show."""
+
+    def __init__(self, elb: ElbDependencies) -> None:
+        self._elb, self._lock = elb, Lock()
+        self._ids: dict[str, set[str]] | None = None  # by the name of the load balancer
+
+    def of(self, name: str) -> set[str]:
+        """The IDs of those of one load balancer."""
+        with self._lock, for_all():
+            if self._ids is None:
+                found = defaultdict[str, set[str]](set)
+                for group in self._elb.security_groups():
+                    for rule in group.rules:
+                        if rule.description.startswith(RULE_PREFIX):
+                            found[rule.description.partition("=")[2]].add(group.id)
+                self._ids = dict(found)
+            return self._ids.get(name, set())
+
+    def keep(self, name: str, ids: set[str]) -> None:
+        """Have these be those of one load balancer from now on."""
+        with self._lock:
+            if self._ids is not None:
+                self._ids.pop(name, None)
+                self._ids |= {name: ids} if ids else {}
+
+
 class NodeIngress:
     """The rules of one load balancer in nodes' groups, opened before it works and closed after.
 
@@ -210,17 +242,43 @@ class NodeIngress:
     full group does not keep nodes in a load balancer or out of it. `check` reports it in the end.
     """
 
-    def __init__(
-        self, elb: ElbDependencies, plan: Callable[[SecurityGroup], Iterable[IngressChange]]
-    ) -> None:
+    def __init__(self, elb: ElbDependencies, plan: Plan) -> None:
         self._api, self._vpc, self._plan = elb.api, elb.vpc, plan
         self._is_managed = elb.config.manages_node_ingress
         self._has_surplus = False
+        self._chosen = set[str]()  # IDs of the groups of the nodes
         self._failure: CloudError | None = None
 
     def open(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
         """Authorize what is missing for these instances."""
-        self._change(True, lambda: self._vpc.node_groups(instances, tag))
+
+        def groups() -> Iterable[SecurityGroup]:
+            found = self._vpc.node_groups(instances, tag)
+            self._chosen |= {group.id for group in found}
+            return found
+
+        self._change(True, groups)
+
+    def close_left(
+        self,
+        opened: OpenedGroups,
+        name: str,
+        wanted: Collection[str],
+        tag: ClusterTag,
+        plan: Plan,
+    ) -> None:
+        """Plan for the groups that a load balancer had opened and no wanted instance is in now.
+
+        Another kind of read, which has to show who is in one, decides: answers lack instances.
+        """
+        if not self._is_managed:
+            return
+        with self._kept():
+            before = opened.of(name)
+            left = self._vpc.groups_of_others(wanted, before - self._chosen)
+            self._change(False, lambda: self._vpc.listed_groups(left, tag), plan)
+            closed = set[str]() if self._failure else left
+            opened.keep(name, (before | self._chosen) - closed)
 
     def close(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
         """Revoke what is no longer wanted, if `open` saw any; then there may be room for more."""
@@ -243,11 +301,13 @@ class NodeIngress:
         if self._failure:
             raise self._failure
 
-    def _change(self, opens: bool, groups: Callable[[], Iterable[SecurityGroup]]) -> None:
+    def _change(
+        self, opens: bool, groups: Callable[[], Iterable[SecurityGroup]], plan: Plan | None = None
+    ) -> None:
         if not self._is_managed:
             return
         with self._vpc.ingress_lock, for_all(), self._kept():
-            planned = [change for group in groups() for change in self._plan(group)]
+            planned = [change for group in groups() for change in (plan or self._plan)(group)]
             self._has_surplus = any(change.action != "Authorize" for change in planned)
             for change in planned:
                 if (change.action == "Authorize") == opens:

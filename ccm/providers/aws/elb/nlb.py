@@ -12,7 +12,13 @@ from ccm.providers.aws.elb.address_type import client_ranges, with_address_type
 from ccm.providers.aws.elb.annotations import NLB, Annotations
 from ccm.providers.aws.elb.calls import ApiCall
 from ccm.providers.aws.elb.executor import NOT_FOUND, ElbExecutor
-from ccm.providers.aws.elb.load_balancers import ElbDependencies, NodeIngress, to_balancer
+from ccm.providers.aws.elb.load_balancers import (
+    ElbDependencies,
+    NodeIngress,
+    OpenedGroups,
+    Plan,
+    to_balancer,
+)
 from ccm.providers.aws.elb.nlb_desired import (
     DesiredNlb,
     Nlb,
@@ -62,6 +68,7 @@ class Nlbs:
     def __init__(self, elb: ElbDependencies) -> None:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
         self._own_groups = ElbSecurityGroups(elb)
+        self._open_groups = OpenedGroups(elb)
         self._opened = dict[str, frozenset[IngressRule]]()  # by the name of the load balancer
         self._gone = set[str]()  # those deleted, of which others have rules
 
@@ -122,6 +129,7 @@ class Nlbs:
             ingress.open(backends, tag)
             executor = self._execute(calls(), observed)
             ingress.close(backends, tag)
+            self._close_left(ingress, service, nodes, tag)
             if own and not has_own:
                 self._own_groups.delete(own)
             executor.check()
@@ -151,6 +159,7 @@ class Nlbs:
         ingress = self._node_ingress(name, opened)
         ingress.open(backends, tag)
         self._execute(nlb_plan.plan_targets(targets, observed), observed).check()
+        self._close_left(ingress, service, nodes, tag)
         ingress.check()
         return True
 
@@ -283,17 +292,29 @@ class Nlbs:
     def _close_nodes(self, name: str, groups: Iterable[SecurityGroup], tag: ClusterTag) -> None:
         """Close the nodes' groups to one that leads to none of them; others' rules stay."""
         former = self._opened.get(name, frozenset())
+        ingress = NodeIngress(self._elb, self._plan_closing(name))
+        ingress.close_everywhere(groups, tag)
+        ingress.check()
+        self._opened.pop(name, None)
+        self._open_groups.keep(name, set())
+        if self._owner(name, former).has_heir:
+            self._gone.add(name)
+
+    def _close_left(
+        self, ingress: NodeIngress, service: Service, nodes: Sequence[Node], tag: ClusterTag
+    ) -> None:
+        name = service.default_balancer_name
+        wanted = target_instances(Annotations.of(service), nodes)
+        ingress.close_left(self._open_groups, name, wanted, tag, self._plan_closing(name))
+
+    def _plan_closing(self, name: str) -> Plan:
+        former = self._opened.get(name, frozenset())
 
         def plan(group: SecurityGroup) -> Iterable[IngressChange]:
             owner = self._owner(name, former)
             return plan_node_ingress(group, frozenset(), owner) if owner.is_in(group) else ()
 
-        ingress = NodeIngress(self._elb, plan)
-        ingress.close_everywhere(groups, tag)
-        ingress.check()
-        self._opened.pop(name, None)
-        if self._owner(name, former).has_heir:
-            self._gone.add(name)
+        return plan
 
     def _owner(self, name: str, former: frozenset[IngressRule]) -> Owner:
         """With what others have by now: a node port may have become theirs meanwhile."""
