@@ -166,6 +166,7 @@ class AccessMiddleware:
             # Others are permitted what everyone is, such as /version.
             if request.transport and resource and user != ANONYMOUS:
                 self._permitted.add(request.transport)
+                self._authenticator.on_permitted(request, user, is_known)
             return None
         why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
         return _status(403, "Forbidden", f"{why}: {decision.reason}" if decision.reason else why)

@@ -2,6 +2,7 @@
 
 import datetime
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -27,7 +28,7 @@ from ccm.supervisor.listening import network_of
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 INVALID_TOKENS, INVALID_WINDOW = 20, 10.0  # so many of one address in so many seconds
-VALID_TOKENS = 100  # the same of one user, of which each Pod may have any number
+VALID_TOKENS = 100  # the same of one user who is permitted, and may have any number
 
 LOOPBACK = "127."
 """Begins addresses of which each user of this host has 16 million: they count as one."""
@@ -73,8 +74,8 @@ class Authenticator:
     async def authenticate(self, request: web.BaseRequest, is_known: bool) -> UserInfo:
         """Raises `Unauthenticated`, `ReviewFailed` when a token cannot be reviewed, or
 
-        `TooManyReviews` for a new token of an address that sent too many invalid ones. A connection
-        `is_known` when it had a permitted request: those of an address are counted apart.
+        `TooManyReviews` for a new token of an address that sent too many without a permission.
+        A connection `is_known` when it had a permitted request: those are counted apart.
         """
         certificate = _client_certificate(request)
         if certificate and (user := self._by_certificate(certificate, request.headers)):
@@ -86,6 +87,19 @@ class Authenticator:
         if certificate or token:
             raise Unauthenticated
         return ANONYMOUS
+
+    def on_permitted(self, request: web.BaseRequest, user: UserInfo, is_known: bool) -> None:
+        """From now on its token costs nothing, unless the user has very many.
+
+        That one is valid is not enough: every tenant has accounts and tokens without number.
+        """
+        if _client_certificate(request) or not (token := _bearer_token(request.headers)):
+            return
+        key, sender = _key(token), (_network(request.remote or ""), is_known)
+        with suppress(TooManyReviews):
+            if key not in self._invalid:
+                self._valid.spend(user.name, key)
+            self._invalid.on_result(sender, key, is_good=True)
 
     async def close(self) -> None:
         """Cancel the reviews in flight."""
@@ -103,8 +117,7 @@ class Authenticator:
         return None
 
     async def _by_token(self, token: str, sender: Sender) -> UserInfo | None:
-        # The token itself is a secret, which is not kept.
-        key = sha256(token.encode()).digest()
+        key = _key(token)
         return await self._tokens.get(key, lambda: self._review(token, key, sender))
 
     async def _review(self, token: str, key: bytes, sender: Sender) -> UserInfo | None:
@@ -115,19 +128,16 @@ class Authenticator:
             status = await self._reviewer.create("TokenReview", {"token": token}, is_known)
             if status.get("authenticated") is True:
                 user = _user_in_review(status.get("user"))
-            result, is_good = ("yes", self._is_one_of_few(user)) if user else ("no", False)
+            result, is_good = ("yes", None) if user else ("no", False)
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "token", result)
             self._invalid.on_result(sender, key, is_good)
         return user
 
-    def _is_one_of_few(self, user: UserInfo) -> bool | None:
-        """None for a token of a user who has so many that they count as made-up ones do."""
-        try:
-            self._valid.spend(user.name, None)
-        except TooManyReviews:
-            return None
-        return True
+
+def _key(token: str) -> bytes:
+    """What is kept of a token, which is a secret."""
+    return sha256(token.encode()).digest()
 
 
 def _network(client: str) -> str:

@@ -84,19 +84,22 @@ async def test_made_up_tokens_of_one_address_do_not_cost_one_review_each(
     assert (await server.get("/page", token="new", source="127.0.0.2")).status == 200
 
 
+@pytest.mark.parametrize(("status", "most"), [(200, 120), (403, 20)])
 async def test_valid_tokens_of_one_user_do_not_cost_one_review_each(
-    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, status: int, most: int
 ) -> None:
     """A Pod has any number made for its account, and all of them are valid for an hour."""
     monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
+    if status == 200:
+        reviews.allow("alice", "/page")
     for number in range(200):
         reviews.add_token(f"valid-{number}", "alice")
     codes = Counter(
         [(await server.get("/page", token=f"valid-{number}")).status for number in range(200)]
     )
-    assert codes == {403: 120, 429: 80}
-    assert (await server.get("/page", token="valid-0")).status == 403
-    assert reviews.counts["TokenReview"] == 120
+    assert codes == {status: most, 429: 200 - most}
+    assert (await server.get("/page", token="valid-0")).status == status
+    assert reviews.counts["TokenReview"] == most
 
 
 async def test_a_user_of_this_host_has_one_address_for_made_up_tokens(
@@ -215,6 +218,7 @@ async def test_who_may_read_any_check_costs_no_review_for_each_made_up_one(
     ("flag", "tokens"),
     [
         ("authentication_token_webhook_cache_ttl", [f"made-up-{number}" for number in range(20)]),
+        ("authentication_token_webhook_cache_ttl", [f"valid-{number}" for number in range(20)]),
         ("authorization_webhook_cache_authorized_ttl", ["bob"] * 20),
     ],
 )
@@ -229,6 +233,9 @@ async def test_reviews_of_strangers_leave_room_for_those_of_who_was_permitted(
     async with serving(reviews, **{flag: 0.0}) as server:
         for name in ("alice", "bob"):
             assert (await server.get("/page", token=name)).status == 200
+        for token in tokens if "valid-0" in tokens else ():
+            reviews.add_token(token, "eve")
+            assert (await server.get("/page", token=token)).status == 403
         strangers = [await greeted(server, f"127.0.2.{number + 1}") for number in range(20)]
         before, reviews.hangs = len(reviews.specs), asyncio.Event()
         for number, (token, (_, writer)) in enumerate(zip(tokens, strangers, strict=True)):
@@ -241,6 +248,24 @@ async def test_reviews_of_strangers_leave_room_for_those_of_who_was_permitted(
         assert (await known).status == 200
         for _, writer in strangers:
             writer.close()
+
+
+async def test_valid_tokens_of_others_push_out_no_known_one(
+    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tenant has accounts and tokens without number, and behind the address of a scraper."""
+    monkeypatch.setattr("ccm.supervisor.https.reviews.MAX_CACHED_REVIEWS", 20)
+    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
+    for token, name in [("good", "alice"), *((f"valid-{it}", f"bob-{it % 3}") for it in range(60))]:
+        reviews.add_token(token, name, *["dev"] * (name == "alice"))
+    reviews.allow("dev", "/page")
+    assert (await server.get("/page", token="good")).status == 200
+    for number in range(60):
+        await server.get("/page", token=f"valid-{number}")
+    for number in range(30):
+        made_up = (await server.get("/page", token=f"made-up-{number}")).status
+    assert made_up == 429
+    assert (await server.get("/page", token="good")).status == 200
 
 
 async def test_access_is_reviewed_for_the_user_of_the_token(
