@@ -21,7 +21,8 @@ them (all answers to calls that were under way together are one):
 The curve only moves on while there is demand: an idle bucket has nothing to probe with.
 
 Some clouds say with each answer how many calls are left, of all clients: that many are
-made at the most, and until there are more of them they flow no faster than they would last.
+made at the most, and until there are more of them they flow no faster than they would last, or one
+in five minutes.
 """
 
 import math
@@ -174,7 +175,7 @@ def remaining(bucket: Bucket, calls: int, seconds: float, now: float) -> Bucket:
         bucket,
         tokens=min(bucket.tokens, calls),
         left=calls,
-        cap=calls / seconds if seconds else math.inf,
+        cap=max(calls / seconds, 1.0 / LONGEST_RETRY_AFTER) if seconds else math.inf,
         capped_until=now + seconds,
     )
     return known if calls else replace(known, open_until=max(bucket.open_until, now + seconds))

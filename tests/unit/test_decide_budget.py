@@ -270,6 +270,18 @@ def test_no_word_of_the_cloud_opens_it_for_longer_than_five_minutes(seconds: flo
         assert next_token_in(after, 100.0) < 300.0 + 60.0
 
 
+@pytest.mark.parametrize("calls", [1, 2, 11])
+@pytest.mark.parametrize("seconds", [3600.0, 1e12])
+def test_few_calls_that_are_left_let_one_ask_again_within_five_minutes(
+    calls: int, seconds: float
+) -> None:
+    """The answer to the last one may not have come, and no other could correct the word."""
+    spent, _ = granting(bucket(), 100, 100.0)
+    after = remaining(spent, calls, seconds, 100.0)
+    assert next_token_in(after, 100.0) <= 300.0
+    assert refill(after, 400.0).tokens >= 1.0 - 1e-9
+
+
 def test_a_refusal_in_steady_flow_lowers_the_rate_and_not_the_burst() -> None:
     flowing, now = busy()
     slower = throttled(flowing, 1.0, now, now)
