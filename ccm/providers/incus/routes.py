@@ -207,6 +207,8 @@ class IncusRoutes:
         instance = ListedInstance(listed.api, listed.project, dict(mapping(record)))
         if instance.uuid != listed.uuid:
             raise RetryAfter(f"instance {listed.name} is another one by now", RACE_RETRY)
+        if _written_back(instance) != _written_back(listed):
+            raise RetryAfter(f"instance {listed.name} is listed otherwise", RACE_RETRY)
         return instance, tag
 
     def _check_bridge(self, instance: ListedInstance) -> None:
@@ -252,6 +254,11 @@ class IncusRoutes:
 
     def _count(self, instance: ListedInstance) -> int:
         return len(instance.guest_addresses(self._network))
+
+
+def _written_back(instance: ListedInstance) -> tuple[object, ...]:
+    """What a change writes whole: two answers have to agree, as one may lack a part."""
+    return instance.nics(""), instance.config.get(MARK)
 
 
 def too_long(instance: ListedInstance) -> str:

@@ -485,6 +485,44 @@ async def test_marks_without_number_of_another_cluster_keep_no_process_busy() ->
         await routes._change(replace(odd, api=api), ip_network("10.244.1.0/24"), is_wanted=True)
 
 
+@pytest.mark.parametrize("lacking", ["ipv4.routes", "security.acls", MARK])
+async def test_what_one_answer_lacks_of_an_instance_is_not_taken_from_it(lacking: str) -> None:
+    """Its NIC and the marks of all clusters are written back whole."""
+    settings = {"type": "nic", "network": "ovn0", "ipv4.routes": "10.9.0.0/24", "security.acls": "a"}
+    config = {"volatile.uuid": UUID, MARK: "other:10.9.0.0/24"}
+    full = instance(config=config, expanded_devices={"eth0": settings}, status_code=102)
+    records, written = [full.record], list[Json]()
+    records += [
+        instance(
+            config={key: value for key, value in config.items() if key != lacking},
+            expanded_devices={"eth0": {k: v for k, v in settings.items() if k != lacking}},
+            status_code=102,
+        ).record
+    ]
+
+    async def get_tagged(*_: object) -> tuple[Json, str]:
+        return records.pop(), "tag"
+
+    async def get(operation: str, path: str, **query: str) -> Any:
+        return {"name": "ovn0", "type": "ovn"}
+
+    async def call(*args: Any) -> None:
+        written.append(args[4])
+
+    api = api_that(get)
+    for name, method in (("get_tagged", get_tagged), ("call", call)):
+        setattr(cast(Any, api), name, method)
+    routes = IncusRoutes(cast(Inventory, None), "ovn0", RouteSection(), "kubernetes")
+    ours, listed = ip_network("10.244.1.0/24"), replace(full, api=api)
+    with pytest.raises(RetryAfter):
+        await routes._change(listed, ours, is_wanted=True)
+    assert written == []
+    await routes._change(listed, ours, is_wanted=True)
+    routed = {"eth0": {**settings, "ipv4.routes": "10.9.0.0/24,10.244.1.0/24"}}
+    marked = {MARK: "kubernetes:10.244.1.0/24,other:10.9.0.0/24"}
+    assert written == [{"config": marked, "devices": routed}]
+
+
 @pytest.mark.virtual_time
 async def test_a_guest_that_takes_its_addresses_away_is_not_waited_for_for_ever() -> None:
     """No other instance would get routes: root in one decides what it shows."""
