@@ -28,13 +28,14 @@ from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import (
     BYTES_A_VALUE,
     MAX_PAGES,
+    MAX_PLACES,
     MAX_VALUES,
     NOT_UNDERSTOOD,
     OBJECT_WEIGHT,
 )
 from ccm.directories import read_bounded
 from ccm.errors import CloudError, Unanswered
-from ccm.http import HttpResponse
+from ccm.http import BodyTooLarge, HttpResponse
 from ccm.http_client import IDLE_TIMEOUT, HttpClient
 from ccm.model.objects import mapping, text
 from ccm.redaction import safe_text
@@ -54,13 +55,18 @@ class Measure:
     values: int = 0
 
     def add(self, operation: str, body: bytes) -> None:
-        """Raises `CloudError` for more than memory or a turn has room for: three bytes may be a
-        hundred, and a thousand texts a gigabyte.
+        """Raises `CloudError`, by a `BodyTooLarge`, for more than memory or a turn has room for:
+        three bytes may be a hundred, and a thousand texts a gigabyte.
         """
         counted = OBJECT_WEIGHT * body.count(b"{") + body.count(b"[") + body.count(b",")
         self.values += max(counted, len(body) // BYTES_A_VALUE)
         if self.values > MAX_VALUES:
-            raise CloudError(f"{operation}: the answer has more than {MAX_VALUES} values")
+            why = f"more than {MAX_VALUES} values"
+        elif max(body.count(b"["), body.count(b":")) > MAX_PLACES:
+            why = f"more than {MAX_PLACES} lists or keys"
+        else:
+            return
+        raise CloudError(f"{operation}: the answer has {why}") from BodyTooLarge(why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from ccm.errors import CloudError, NotFound
+from ccm.http import BodyTooLarge
 from ccm.model.cloud import Answer, Gone, Instance, PlaceAnswer, Unknown
 from ccm.model.objects import Json, mapping, text
 from ccm.model.volume import PLACEHOLDER, PersistentVolume
@@ -33,8 +34,9 @@ MAX_VALUES = 16_000_000  # of an answer, and of all pages of a list: a gigabyte 
 MAX_PARTS = 1000  # of a record, such as addresses, that are looked at
 LONGEST_TURN = 0.05  # seconds in which records are read before all else has its turn
 OBJECT_WEIGHT = 10  # values, as each is read: 1.5 million take seconds of one turn
+MAX_PLACES = 1_500_000  # lists, or keys, of one answer: each takes most of a microsecond of a turn
 BYTES_A_VALUE = 64  # of an answer: texts count as well
-MAX_ELEMENTS = 4_000_000  # of an answer in XML: the same
+MAX_ELEMENTS = 1_500_000  # of an answer in XML: the same, in which no other thread runs
 NOT_UNDERSTOOD = (
     LookupError,
     TypeError,
@@ -68,7 +70,8 @@ def check_xml(body: bytes) -> int:
     if b"<!DOCTYPE" in body or b"\0" in body[:4]:
         raise ValueError("it declares entities, or is not UTF-8")
     if (tags := body.count(b"<")) > MAX_ELEMENTS:
-        raise ValueError(f"it has more than {MAX_ELEMENTS} elements")
+        why = f"it has more than {MAX_ELEMENTS} elements"
+        raise ValueError(why) from BodyTooLarge(why)
     return max(tags, len(body) // BYTES_A_VALUE)
 
 

@@ -505,6 +505,24 @@ async def test_a_list_of_more_objects_than_a_turn_has_time_for_is_an_error() -> 
         await answering(body).request(Request("GetThing", "read", "GET", "/x"))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(lambda: b"[" + b"[]," * 1_600_000 + b"[]]", id="lists"),
+        pytest.param(lambda: b"[" + b"[[]]," * 800_000 + b"[]]", id="nested lists"),
+        pytest.param(
+            lambda: b"{%s}" % b",".join(b'"%x" :1' % at for at in range(1_600_000)), id="keys"
+        ),
+    ],
+)
+async def test_an_answer_of_more_lists_or_keys_than_a_turn_has_time_for_is_not_read(
+    body: Callable[[], bytes],
+) -> None:
+    """Fifteen million lists, in 28 MB, take eight seconds, in which no heartbeat is sent."""
+    with pytest.raises(CloudError, match="more than 1500000 lists or keys"):
+        await answering(body()).request(Request("GetThing", "read", "GET", "/x"))
+
+
 async def test_a_service_that_is_not_reached_is_looked_for_in_another_catalogue() -> None:
     """It may have moved, and the token is good for half a day."""
     api = cast(OpenStackApi, openstack("https://x", ""))

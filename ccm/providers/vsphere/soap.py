@@ -57,7 +57,7 @@ class Soap(SoapStubAdapterBase):  # type: ignore[misc]
                 raise ValueError("it is not complete")  # pyVmomi would read what there is
             answer = SoapResponseDeserializer(self).Deserialize(body, info.result)
         except _UNREADABLE as error:
-            raise CloudError(f"the answer is not vCenter's: {error}") from error
+            raise CloudError(f"the answer is not vCenter's: {error}") from error.__cause__ or error
         if isinstance(answer, Exception):
             raise to_cloud_error(answer)
         if not re.search(rb"<(\w+:)?%sResponse[\s/>]" % info.wsdlName.encode(), body):

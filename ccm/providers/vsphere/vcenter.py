@@ -232,7 +232,7 @@ class VCenterApi(JsonApi):
                 else:
                     result = await asyncio.to_thread(self._soap.read, target, method, answer.body)
             except CloudError as error:
-                raise type(error)(f"{self.named(operation)}: {error}") from error
+                raise type(error)(f"{self.named(operation)}: {error}") from error.__cause__
             return result, answer.header("Set-Cookie").partition(";")[0]
 
         return await self.gate.call(operation, budget, send, is_write=False)

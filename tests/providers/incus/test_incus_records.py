@@ -304,8 +304,11 @@ async def test_answers_without_any_address_of_several_instances_take_no_backend_
     assert (await reader.read(nodes[:2])).backends == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "most"), [("http.BODY_LIMIT", 20_000), ("cloud.json_api.MAX_PLACES", 1_000)]
+)
 async def test_what_a_guest_shows_makes_no_list_too_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     """Root in an instance gives it addresses without number: the list of all instances has them."""
     many = [(f"fd00::{number:x}", "64") for number in range(500)]
@@ -338,7 +341,7 @@ async def test_what_a_guest_shows_makes_no_list_too_large(
         found = {item.name: item.guest_addresses("ovn0") for item in await inventory.read(2)}
         assert (found["node-1"], len(found["hostile"])) == (["10.99.0.7"], MAX_ADDRESSES)
         assert asked == ["?project=k8s&recursion=2"], "one call, as long as the list is small"
-        monkeypatch.setattr("ccm.http.BODY_LIMIT", 20_000)
+        monkeypatch.setattr(f"ccm.{limit}", most)
         found = {item.name: item.guest_addresses("ovn0") for item in await inventory.read(2)}
         assert found == {"node-1": ["10.99.0.7"], "hostile": []}
     finally:
@@ -488,7 +491,12 @@ async def test_marks_without_number_of_another_cluster_keep_no_process_busy() ->
 @pytest.mark.parametrize("lacking", ["ipv4.routes", "security.acls", MARK])
 async def test_what_one_answer_lacks_of_an_instance_is_not_taken_from_it(lacking: str) -> None:
     """Its NIC and the marks of all clusters are written back whole."""
-    settings = {"type": "nic", "network": "ovn0", "ipv4.routes": "10.9.0.0/24", "security.acls": "a"}
+    settings = {
+        "type": "nic",
+        "network": "ovn0",
+        "ipv4.routes": "10.9.0.0/24",
+        "security.acls": "a",
+    }
     config = {"volatile.uuid": UUID, MARK: "other:10.9.0.0/24"}
     full = instance(config=config, expanded_devices={"eth0": settings}, status_code=102)
     records, written = [full.record], list[Json]()

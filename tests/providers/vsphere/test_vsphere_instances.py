@@ -220,6 +220,17 @@ async def test_what_guests_write_makes_no_list_too_large(
         await cloud.describe(node_of(machines[0]))
 
 
+async def test_parts_that_guests_write_make_no_list_too_large(
+    lab: Lab, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each address of a guest is ten elements in the answer, and may be few bytes."""
+    machines = lab.create(*(f"node-{number}" for number in range(8)))
+    await cloud.known(node_of(machines[0]))
+    monkeypatch.setattr("ccm.cloud.lookup.MAX_ELEMENTS", 800)
+    found = await cloud.describe(*map(node_of, machines))
+    assert len({one.provider_id for one in found.values()}) == 8  # type: ignore[union-attr]
+
+
 async def test_services_are_left_to_others(cloud: Started) -> None:
     """VS58."""
     assert [cloud.load_balancers, cloud.routes, cloud.volumes] == [None] * 3
