@@ -33,7 +33,10 @@ NOT_MACHINE_PARSEABLE = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility"
     " guarantees and is for debugging purposes only.\n"
 )
-VERSION = re.compile("version=[^;]*")  # in a type of content; clients choose any, of few forms
+ESCAPING = re.compile(r";\s*escaping=[^;,]*")
+"""What a client wants names to be written like: ours are the same in the usual way, and a client
+that names all ways has the metrics made for each.
+"""
 PACKING = 1  # gzip's level: quick, as it takes a turn of the loop
 NO_PPROF = "pprof is Go's; /debug/stacks shows where each thread and task is\n"
 
@@ -240,20 +243,22 @@ class Exposition:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._texts: Shared[bytes] = Shared()
+        self._texts: Shared[tuple[bytes, bytes]] = Shared()  # plain and packed
 
     async def answer(self, request: web.Request) -> web.Response:
         """In the form that the request accepts; its version is echoed to this client alone."""
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        is_packed = gzip_accepted(request.headers.get("Accept-Encoding", ""))
+        accepted = ESCAPING.sub("", request.headers.get("Accept", ""))
+        encode, content_type = choose_encoder(accepted)
 
-        def make() -> bytes:
+        def make() -> tuple[bytes, bytes]:
             text = encode(self._registry)
-            return gzip.compress(text, PACKING) if is_packed else text
+            return text, gzip.compress(text, PACKING)
 
-        body = await self._texts.get(make, f"{is_packed} {VERSION.sub('', content_type)}")
-        packed = {"Content-Encoding": "gzip"} if is_packed else {}
-        return web.Response(body=body, headers={"Content-Type": content_type, **packed})
+        text, packed = await self._texts.get(make, content_type.partition(";")[0])
+        headers = {"Content-Type": content_type}
+        if not gzip_accepted(request.headers.get("Accept-Encoding", "")):
+            return web.Response(body=text, headers=headers)
+        return web.Response(body=packed, headers={**headers, "Content-Encoding": "gzip"})
 
 
 def _paths(app: web.Application) -> Iterable[str]:

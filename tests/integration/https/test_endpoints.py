@@ -283,6 +283,15 @@ class Turns(Collector):
         return conform(PageStatus, {})
 
 
+FORMS = [
+    f"{kind};version=1.0.0;escaping={escaping}{packed}"
+    for kind in ("text/plain", "application/openmetrics-text")
+    for escaping in ("allow-utf-8", "underscores", "dots", "values")
+    for packed in ("", "\r\nAccept-Encoding: gzip")
+]
+"""All that a client may choose of the metrics, with a header of its own."""
+
+
 @pytest.mark.parametrize("path", ["/metrics", "/statusz", "/?refresh=%d", "/debug/stacks"])
 async def test_many_scrapes_at_once_hold_up_nothing_else(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, path: str
@@ -304,7 +313,8 @@ async def test_many_scrapes_at_once_hold_up_nothing_else(
         counting = asyncio.create_task(turns.count())
         for number, (_, writer) in enumerate(clients):
             each = path.replace("%d", str(2 + number))
-            writer.write(f"GET {each} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            form = "Accept: " + FORMS[number % len(FORMS)]
+            writer.write(f"GET {each} HTTP/1.1\r\nHost: x\r\n{form}\r\n\r\n".encode())
         async with within():
             for reader, writer in clients:
                 assert b" 200 " in await reader.readline()
