@@ -50,6 +50,7 @@ from workers.service.plan import (
     SetStatus,
     UpdateNodes,
     VerifyPublished,
+    is_of_our_class,
     left_alone,
     relevant_spec,
 )
@@ -312,6 +313,7 @@ class ServiceSteps:
             self._record_failure(error, delete_failed(service, action.is_orphan, error))
             if not isinstance(error, RetryAfter):
                 await self._withdraw(state, service)
+                await self._unpublish_deleted(state, action)
             raise
         self._verify_found(service)
         self.totals["deleted"] += 1
@@ -383,6 +385,14 @@ class ServiceSteps:
             if (found and not shown) or left == listed:
                 return state
         return await self._write(state, SetStatus(service, left))
+
+    async def _unpublish_deleted(self, state: ServiceState, action: DeleteBalancer) -> None:
+        """The same of a deletion that has written something, unless the status is not ours."""
+        service, classes = action.service, self._context.settings.load_balancer_classes
+        is_ours = not action.is_orphan and is_of_our_class(service, classes)
+        if is_ours and service.uid in self._sought:
+            with suppress(CloudError):
+                await self._unpublish_lost(state, service)
 
     @contextmanager
     def _written_by(self, service: Service) -> Iterator[list[str]]:

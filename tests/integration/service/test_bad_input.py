@@ -503,6 +503,17 @@ def backends(w: World) -> frozenset[tuple[str, str]]:
     return record.backends
 
 
+class Stuck(Balancers):
+    """Deletes the load balancer itself, and then fails: a part that is left is in use."""
+
+    is_stuck = True
+
+    async def delete(self, service: Service) -> None:
+        await super().delete(service)
+        if self.is_stuck:
+            raise CloudError("a part is in use")
+
+
 class Replacing(Balancers):
     """Deletes what has to be another load balancer, before it finds that this cannot be had."""
 
@@ -572,6 +583,20 @@ async def test_a_change_that_deletes_and_then_fails_leaves_no_address_in_the_sta
         await asyncio.sleep(TIMINGS.refusal_retry_period)
         await w.later()
         assert w.service().ingress
+
+
+async def test_a_deletion_that_fails_midway_leaves_no_address_in_the_status() -> None:
+    """Its tenant may keep the Service by a finalizer, and others get the address."""
+    balancers = Stuck()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        published = w.service()
+        await w.change(being_deleted)
+        assert balancers.of(published) is None
+        assert w.service().has_finalizer
+        assert not w.service().ingress
+        balancers.is_stuck = False
+        await w.later()
+        assert KEY not in w.cluster.objects
 
 
 async def test_a_host_name_keeps_no_address_that_was_given_up_in_the_status() -> None:
