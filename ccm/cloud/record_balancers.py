@@ -30,7 +30,7 @@ from ccm.errors import (
 from ccm.model.cloud import Answer, Balancer, Gone, OwnedBalancer, Unknown
 from ccm.model.objects import Json, Node, text
 from ccm.model.records import differences
-from ccm.model.service import Feature, Service
+from ccm.model.service import Feature, Service, asking_for_nothing
 
 R = TypeVar("R", bound=HasWarnings)
 T = TypeVar("T")
@@ -222,7 +222,13 @@ class RecordBalancers(ABC, Generic[R]):
     @final
     async def get(self, service: Service) -> Balancer | None:
         own = self.own(service, await self.read(service))
-        return self.balancer(await self.request(service, own), own) if own else None
+        if not own:
+            return None
+        try:
+            request = await self.request(service, own)
+        except Refused:
+            request = await self.request(asking_for_nothing(service), own)
+        return self.balancer(request, own)
 
     @final
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:

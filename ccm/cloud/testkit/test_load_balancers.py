@@ -51,6 +51,17 @@ async def test_a_balancer_is_made_as_asked_and_can_be_reached(harness: Harness) 
     assert await harness.call(harness.load_balancers.get, asked) == made
 
 
+async def test_what_a_service_has_is_shown_whatever_it_asks_for(harness: Harness) -> None:
+    """What a change gave up is taken from its status, also where the next one is refused."""
+    await harness.ensure(service(), await harness.machines(1))
+    made = await harness.call(harness.load_balancers.get, service())
+    invalid = service(loadBalancerSourceRanges=["10.0.0.0/33"])
+    shown = await harness.call(harness.load_balancers.get, invalid)
+    assert made
+    assert shown
+    assert shown.ingress == made.ingress
+
+
 async def test_hosts_are_replaced_and_nothing_else(harness: Harness) -> None:
     machines = await harness.machines(3)
     await harness.ensure(service(), machines[:1])

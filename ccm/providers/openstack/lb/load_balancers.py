@@ -13,7 +13,7 @@ from ccm.cloud.many_members import compute
 from ccm.errors import CloudError, Refused, TakenByAnother, warnings_as_notes
 from ccm.model.cloud import Balancer, OwnedBalancer
 from ccm.model.objects import Json, Node, mapping, objects, text
-from ccm.model.service import Feature, Service
+from ccm.model.service import Feature, Service, asking_for_nothing
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.config import BalancerClass, BalancerSection
@@ -96,7 +96,12 @@ class OctaviaLoadBalancers:
         return node_selector(Annotations(service), self._config, SELECTOR_READ).keys()
 
     async def get(self, service: Service) -> Balancer | None:
-        request = self._read(service)
+        try:
+            request = self._read(service)
+        except Refused:
+            key = PREFIX + BALANCER_ID
+            kept = [key] if is_id(text(service.annotations.get(key)).strip()) else []
+            request = self._read(asking_for_nothing(service, kept))
         try:
             found = await self._find(request)
         except at_octavia.NotOwned:

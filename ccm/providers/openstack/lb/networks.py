@@ -154,9 +154,7 @@ class Networks:
         lacking = {item: at for item, at in self._lacking.items() if at + FIXED_KEPT > now}
         self._lacking = lacking | dict.fromkeys({*missing} - found.keys(), now)
 
-    async def _held_by_others(
-        self, lost: Mapping[str, Mapping[str, str]]
-    ) -> set[tuple[str, str]]:
+    async def _held_by_others(self, lost: Mapping[str, Mapping[str, str]]) -> set[tuple[str, str]]:
         """Which of the addresses of servers without ports others have by now, with their subnets.
 
         A kubelet whose server is gone may keep its Node, and another server gets the address.

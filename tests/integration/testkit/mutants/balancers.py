@@ -233,6 +233,15 @@ BALANCERS = (
         "untrusted::test_an_answer_without_what_is_there_leaves_nothing_of_a_deletion",
     ),
     (
+        "what there is is not shown while what is asked for is refused",
+        *overridden(
+            "    async def get(self, service):\n"
+            "        own = self.own(service, await self.read(service))\n"
+            "        return self.balancer(await self.request(service, own), own) if own else None\n"
+        ),
+        "load_balancers::test_what_a_service_has_is_shown_whatever_it_asks_for",
+    ),
+    (
         "whatever a write is answered with is the Service's own",
         *overridden("    def _verify_own(self, service, record):\n        return None\n"),
         "untrusted::test_anothers_record_answers_a_write_and_is_not_taken_for_ones_own",
