@@ -7,7 +7,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar, final
@@ -73,7 +73,7 @@ class PresentNodes:
         self._instances = instances
         self._absent: dict[str, float] = {}  # provider IDs without a machine, until when
         self._since: dict[str, float] = {}  # the same, since when
-        self._turn, self._asking = asyncio.Lock(), SharedLock()
+        self._turn, self._asking = SharedLock(), SharedLock()
         self._ended_at = float("-inf")
 
     @property
@@ -82,7 +82,7 @@ class PresentNodes:
 
         That some are still in their turn is no reason: with changes all the time some always are.
         """
-        return self._turn.locked() and time.monotonic() - self._ended_at < ENDING
+        return self._turn.is_held and time.monotonic() - self._ended_at < ENDING
 
     async def write(self, write: Awaitable[T]) -> T:
         """One write inside of what is performed, whose refusal the nodes may be the reason for."""
@@ -146,15 +146,13 @@ class PresentNodes:
 
     @asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
-        try:
-            async with asyncio.timeout(TURN_WAIT):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise RetryAfter(MACHINES_END, 0.0) from None
-        try:
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(TURN_WAIT):
+                    await stack.enter_async_context(self._turn.held())
+            except TimeoutError:
+                raise RetryAfter(MACHINES_END, 0.0) from None
             yield
-        finally:
-            self._turn.release()
 
     async def _ask_again(self, nodes: Sequence[Node]) -> None:
         """Whether those without a machine a while ago have none: a kubelet may name one that never

@@ -36,7 +36,7 @@ class SharedLock:
     """
 
     def __init__(self, priority: Priority | None = Priority.LB_ENSURE) -> None:
-        self._priority, self._is_held = priority, False
+        self._priority, self.is_held = priority, False
         self._waiting = RoundRobin[tuple[str, asyncio.Future[None]]]()
 
     @asynccontextmanager
@@ -52,8 +52,8 @@ class SharedLock:
             self._release()
 
     async def _acquire(self) -> None:
-        if not self._is_held:
-            self._is_held = True
+        if not self.is_held:
+            self.is_held = True
             return
         turn = asyncio.get_running_loop().create_future()
         owner = current_owner()
@@ -73,7 +73,7 @@ class SharedLock:
             if not turn.done():
                 turn.set_result(None)
                 return
-        self._is_held = False
+        self.is_held = False
 
 
 class SharedBlockingLock:

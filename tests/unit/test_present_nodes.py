@@ -84,6 +84,31 @@ async def test_work_is_performed_one_by_one_only_while_machines_end() -> None:
 
 
 @pytest.mark.virtual_time
+async def test_who_wants_much_while_machines_end_holds_up_no_other() -> None:
+    """Owners take turns, and no write of who has the turn waits behind all else of its owner."""
+    machines: Any = Machines()
+    present, order, owners = PresentNodes(machines), list[str](), set[str]()
+
+    async def refuse() -> None:
+        raise Refused("an instance of the list has ended")
+
+    async def work(owner: str) -> None:
+        async def perform(sent: Sequence[Node]) -> None:
+            await asyncio.sleep(1.0)
+            if len(sent) > 1:
+                await present.write(refuse())
+            owners.add(current_owner())
+            order.append(owner)
+
+        with with_priority(Priority.LB_ENSURE, owner):
+            await present.perform(perform, NODES)
+
+    await asyncio.gather(*(work("hostile") for _ in range(40)), work("other"))
+    assert order.index("other") < 3
+    assert owners == {""}
+
+
+@pytest.mark.virtual_time
 async def test_a_machine_that_never_was_has_few_writes_refused() -> None:
     """A kubelet may name one, and keep its Node Ready: it is there for ever."""
     machines: Any = Machines()
