@@ -596,7 +596,7 @@ async def test_a_deletion_that_fails_midway_leaves_no_address_in_the_status() ->
         assert not w.service().ingress
         balancers.is_stuck = False
         await w.later()
-        assert KEY not in w.cluster.objects
+        assert ("Service", KEY) not in w.cluster.objects
 
 
 async def test_a_host_name_keeps_no_address_that_was_given_up_in_the_status() -> None:
