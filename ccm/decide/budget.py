@@ -34,6 +34,10 @@ class Priority(IntEnum):
     REFRESH = 5
 
 
+TAKING_TURNS = frozenset({Priority.ROUTE, Priority.VOLUME})
+"""What waits for no more than one call of each namespace: Nodes and Pods wait for it."""
+
+
 def rank(priority: Priority) -> Priority:
     """What goes before all of a higher one.
 
@@ -71,13 +75,18 @@ class FairQueue:
         """The request to grant now, of one or more that wait.
 
         Of `SHARE` calls, the last goes to the lower priority that was served longest ago; so a
-        higher one never waits for more than one call of a lower. A request counts since it came,
-        or from when its owner last got a call of this priority: owners, and workers, take turns.
+        higher one never waits for more than one call of a lower. Routes and volumes take turns with
+        namespaces. A request counts since it came, or from when its owner last got a call of this
+        priority: owners, and workers, take turns.
         """
         first = min(rank(request.priority) for request in pending)
         candidates = [request for request in pending if rank(request.priority) is first]
-        if len(candidates) < len(pending) and self.in_order >= SHARE - 1:
-            lower = {each.priority for each in pending if rank(each.priority) is not first}
+        owners = {request.owner for request in candidates}
+        lower = {each.priority for each in pending if rank(each.priority) is not first}
+        if self.in_order < SHARE - 1:
+            has_turn = owners - {""} and self.in_order >= len(owners)
+            lower = lower & TAKING_TURNS if has_turn else set()
+        if lower:
             chosen = min(lower, key=lambda each: (self.lower_at.get(each, 0), each))
             candidates = [request for request in pending if request.priority is chosen]
         return min(candidates, key=self._counts_from)

@@ -149,15 +149,27 @@ def test_deletions_of_one_namespace_hold_up_no_creation_of_another() -> None:
     """A tenant lets load balancers come and go without end."""
     many = [replace(request("a", each), owner="many") for each in (DELETE, ENSURE)]
     few = replace(request("a", ENSURE, since=100.5), owner="few")
-    routes = [request("route", Priority.ROUTE, since=100.5)] * 50
-    fair_queue, waiting, order = FairQueue(), many * 50 + [few] * 9 + routes, list[str]()
+    refresh = [request("route", Priority.REFRESH, since=100.5)] * 50
+    fair_queue, waiting, order = FairQueue(), many * 50 + [few] * 9 + refresh, list[str]()
     for second in range(20):
         (one,) = granted(bucket(burst=1), waiting, 101.0 + second, fair_queue)
         waiting.remove(one)
         order.append(f"{one.owner} {one.priority.name}")
     assert order[:8] == ["many LB_DELETE", "few LB_ENSURE"] * 4
     assert order.count("few LB_ENSURE") == 9
-    assert order.count(" ROUTE") == 2, "the share of those who come later stays"
+    assert order.count(" REFRESH") == 2, "the share of those who come later stays"
+
+
+@pytest.mark.parametrize("priority", [Priority.ROUTE, Priority.VOLUME])
+def test_load_balancers_of_one_namespace_hold_up_no_route_and_no_volume(priority: Priority) -> None:
+    """What the cluster wants of these takes turns with the namespaces, as one more of them."""
+    hostile = [replace(request("a", ENSURE), owner="hostile")] * 100
+    shared = [request("a", ENSURE)] * 100
+    refresh = [request("a", Priority.REFRESH)] * 100
+    waiting = [*hostile, *shared, *refresh, *[request("b", priority)] * 20]
+    order = [each.priority for each in granted(bucket(burst=65), waiting, 101.0, FairQueue())]
+    assert order.count(priority) == 20
+    assert order.count(Priority.REFRESH) <= 1
 
 
 def test_a_backlog_delays_a_more_important_ask_by_one_call_at_most() -> None:
