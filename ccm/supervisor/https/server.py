@@ -50,6 +50,8 @@ ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descripto
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
 MAX_REVIEWS_IN_FLIGHT = 8  # of each kind
+MAX_PARTS = 16
+"""Of a path; no route has more. aiohttp looks for one by each beginning: of 4,000 for 10 ms."""
 
 
 PURPOSES = ("authentication", "authorization")
@@ -199,6 +201,8 @@ def _in_turns(
         client = request.transport.get_protocol() if request.transport else None
         if isinstance(client, BoundedClient):
             client.on_request(request)
+        if request.path.count("/") > MAX_PARTS:
+            return web.Response(status=404)
         return await handle(request)
 
     return handler

@@ -390,6 +390,16 @@ async def test_a_connection_that_its_client_does_not_let_close_counts_as_open(
             assert site_connections(server) <= 5
 
 
+async def test_no_route_is_looked_for_by_thousands_of_beginnings_of_a_path(
+    server: LocalServer, reviews: ReviewApi
+) -> None:
+    """That takes ten milliseconds of the loop, whoever asks."""
+    assert (await server.get("/page")).status == 403
+    before = reviews.counts["SubjectAccessReview"]
+    assert (await server.get("/page" + 4000 * "/")).status == 404
+    assert reviews.counts["SubjectAccessReview"] == before
+
+
 @pytest.mark.parametrize("expect", [b"", b"Expect: a\r\n"])
 async def test_one_request_is_answered_in_a_turn_of_the_loop(
     reviews: ReviewApi, expect: bytes
