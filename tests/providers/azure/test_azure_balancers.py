@@ -658,6 +658,29 @@ async def test_a_rule_that_an_answer_has_without_its_destinations_keeps_them(
     assert all(destinations_of(rule) <= after[name] for name, rule in before.items())
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_service_that_goes_leaves_no_rule_that_an_answer_lacked(
+    lab: Lab, cloud: Started, node: Node, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    """Nothing would look for it later."""
+    await cloud.ensure(web("one"), node)
+    if not is_first:
+        await cloud.ensure(web("two", ports=[port(443, node_port=30443)]), node)
+    before, read = rules(lab), AzureApi.get
+    answers: list[list[Json]] = [[]]
+
+    async def get_less(api: AzureApi, operation: str, path: str, **query: str) -> Json:
+        found = await read(api, operation, path, **query)
+        if operation == "GetSecurityGroup" and answers:
+            found["properties"]["securityRules"] = answers.pop()
+        return found
+
+    monkeypatch.setattr(AzureApi, "get", get_less)
+    await delete(cloud, web("one"))
+    assert not answers
+    assert len(rules(lab)) == len(before) - 1
+
+
 async def test_a_rule_that_leads_to_groups_stays_and_stops_no_service(
     lab: Lab, cloud: Started, node: Node
 ) -> None:

@@ -112,5 +112,8 @@ class Admission:
 
         copy = deepcopy(group)
         edit(copy)
+        if copy == group and not access:  # one answer may lack the rules, which no one closes later
+            group = await self._group.listed() or group
+            edit(copy := deepcopy(group))
         if copy != group:
             await self._group.change(edit, group, owner=owner)
