@@ -173,6 +173,10 @@ class NodeMachines:
             self._doubts += 1  # a wrong answer, or flag, would empty all load balancers
             raise CloudError("no machine of a Node has the cluster's marks (--machine-marks)")
         self._doubts = 0
+        new = [node for node in nodes if found.get(node.name) and not self._verdicts.get(node.name)]
+        if new:  # one answer may lack the marks of some
+            answer = await call(Priority.NODE_INIT, self._marked.foreign, new)
+            found |= answer
         news = set[str]()
         for name, identity in asked.items():
             if self._identities.get(name) != identity:

@@ -230,6 +230,26 @@ async def test_one_answer_without_marks_takes_no_node_from_a_new_process(
         assert {call[2:] for call in w.balancers.named("ensure")} == {BOTH}
 
 
+@pytest.mark.parametrize("joins", [False, True])
+async def test_one_answer_without_the_marks_of_some_leaves_none_out(joins: bool) -> None:
+    """They were behind no load balancer for a minute."""
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            answer = await super().foreign(nodes)
+            if "n2" in {node.name for node in nodes}:
+                self.lacking = {}
+            return answer
+
+    machines = Machines({"n2": "lacks the mark of the cluster"})
+    async with running_with(N1, *(() if joins else (N2,)), service(), instances=machines) as w:
+        await until(lambda: w.balancers.named("ensure"))
+        await w.put(N2)
+        await w.rest()
+        (record,) = w.balancers.records.values()
+        assert sorted(name for name, _ in record.backends) == [*BOTH]
+
+
 async def test_answers_without_any_marks_take_no_node_however_many_they_are() -> None:
     """As of a cloud that has lost them, or of marks in the flag that no machine has."""
     asked = list[int]()
