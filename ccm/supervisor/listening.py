@@ -7,6 +7,7 @@ from ccm.errors import CannotListen
 from ccm.settings import Settings
 
 BACKLOG = 4096  # connections that wait to be accepted, as in a flood of them
+SILENCE = 5  # seconds, or a little more, that the kernel holds back a client that says nothing
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -25,6 +26,7 @@ def listen(settings: Settings) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if settings.permit_port_sharing:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENCE)
         listening.bind(address)
         listening.listen(BACKLOG)
     except OSError as error:

@@ -85,7 +85,7 @@ class BoundedClient(asyncio.Protocol):
 class PacedCalls:
     """Work that takes milliseconds: `TURN` of what waits is done in a turn of the loop.
 
-    One piece would be too few: in a burst, clients are accepted faster, and close who waits.
+    The newest comes first: where there is more than can be done, the others' clients give up.
     """
 
     def __init__(self) -> None:
@@ -105,8 +105,8 @@ class PacedCalls:
     def _do_some(self) -> None:
         self._is_due, began = False, time.thread_time()
         try:
-            while work := next(iter(self._waiting), None):
-                del self._waiting[work]
+            while self._waiting:
+                work, _ = self._waiting.popitem()
                 work()
                 if time.thread_time() - began >= TURN:
                     break

@@ -6,10 +6,9 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
 from functools import partial
-from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -39,7 +38,10 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 200  # with TLS, at the same time; watches and workers need descriptors, too
-MAX_HANDSHAKES = 100  # at the same time, beside those
+MAX_SILENT = 100  # beside those; the kernel holds others back
+MAX_HANDSHAKES = 300
+"""Beside those: no more than the clients that speak in five turns of the loop, as one of them may
+need as long for its part."""
 ACCEPTED_AT_ONCE = 64  # connections, in one turn of the loop, which may be a long one
 HANDSHAKES, HANDSHAKE_PAUSE = 50, 0.05
 """So many of one address at once, then one in so many seconds: each takes milliseconds of the loop
@@ -265,7 +267,7 @@ def to_close(held: Mapping[T, str], limit: int, known: Container[object] = ()) -
 
 
 class TlsListener:
-    """Accepts connections; handshakes have room of their own, so that silence closes no client."""
+    """Accepts connections; silent ones, and handshakes, have room of their own."""
 
     def __init__(
         self,
@@ -277,8 +279,9 @@ class TlsListener:
     ) -> None:
         self._socket, self._context, self._protocol = listening, context, protocol
         self._handshake_timeout, self._known = handshake_timeout, known
-        self._handshakes: dict[asyncio.Task[None], str] = {}  # the client's address; oldest first
-        self._accepted: dict[asyncio.Task[None], socket.socket] = {}  # before its handshake begins
+        self._accepted: dict[asyncio.Task[None], socket.socket] = {}  # in this turn of the loop
+        self._silent: dict[asyncio.Task[None], str] = {}  # the client's address; oldest first
+        self._handshakes: dict[asyncio.Task[None], str] = {}  # of clients that spoke
         self._open: dict[BoundedTls, str] = {}  # until the socket is closed, which a client delays
         self._allowances = Allowances[str](HANDSHAKES, HANDSHAKE_PAUSE, MOST_ADDRESSES)
         self._paced_handshakes = PacedCalls()
@@ -286,55 +289,66 @@ class TlsListener:
     async def run(self) -> None:
         """Accept for ever."""
         loop = asyncio.get_running_loop()
-        for number in count(1):
+        while True:
+            failed: asyncio.Future[OSError] = loop.create_future()
+            loop.add_reader(self._socket, call_until_done, self._accept, failed)
             try:
-                connection, _ = await loop.sock_accept(self._socket)
-            except OSError as error:
-                log.warning("connection not accepted", extra={"error": str(error)})
-                await asyncio.sleep(ACCEPT_RETRY_DELAY)
-                continue
-            if oldest := to_close(self._handshakes, MAX_HANDSHAKES):
-                del self._handshakes[oldest]
-                oldest.cancel()
-            address = _client_address(connection)
-            task = start_task(self._handshake(connection, address), self._forget_handshake)
-            self._handshakes[task], self._accepted[task] = address, connection
-            if number % ACCEPTED_AT_ONCE == 0:
-                await asyncio.sleep(0)  # other tasks run while many connect
+                error = await failed
+            finally:
+                loop.remove_reader(self._socket)
+            log.warning("connection not accepted", extra={"error": str(error)})
+            await asyncio.sleep(ACCEPT_RETRY_DELAY)
 
     def close(self) -> None:
-        """Accept no more; open connections are left to the HTTP server."""
+        """Accept no more, once `run` ended; open connections are left to the HTTP server."""
         self._socket.close()
-        for task in self._handshakes:
+        for task in [*self._accepted, *self._silent, *self._handshakes]:
             task.cancel()
+
+    def _accept(self, failed: "asyncio.Future[OSError]") -> None:
+        """Accept those that wait; other tasks run between when they are many."""
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connection, _ = self._socket.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if not failed.done():
+                    failed.set_result(error)
+                return
+            connection.setblocking(False)
+            task = start_task(self._serve(connection), self._forget_accepted)
+            self._accepted[task] = connection
 
     def abort(self) -> None:
         """Abort the connections that are left: a client may not answer the close_notify of TLS."""
         for tls in self._open:
             tls.abort()
 
-    def _forget_handshake(self, task: "asyncio.Task[None]") -> None:
-        self._handshakes.pop(task, None)
+    def _forget_accepted(self, task: "asyncio.Task[None]") -> None:
         if connection := self._accepted.pop(task, None):  # it was cancelled before
             connection.close()
 
     def _forget(self, tls: BoundedTls) -> None:
         self._open.pop(tls, None)
 
-    async def _handshake(self, connection: socket.socket, address: str) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
         if task := asyncio.current_task():
             del self._accepted[task]
+        address = _client_address(connection)
         try:
             async with asyncio.timeout(self._handshake_timeout):
-                if not await _begins_tls(connection):
+                silent = _room(self._silent, MAX_SILENT, address)
+                if not await _begins_tls(connection, silent):
                     return
                 if address != LOCAL and self._allowances.take(address, time.monotonic()):
                     connection.close()
                     return
-                tls = BoundedTls(
-                    self._protocol(), self._context, self._paced_handshakes, self._forget
-                )
-                await tls.handshake(connection)
+                with _room(self._handshakes, MAX_HANDSHAKES, address):
+                    tls = BoundedTls(
+                        self._protocol(), self._context, self._paced_handshakes, self._forget
+                    )
+                    await tls.handshake(connection)
         except OSError as error:  # the client's fault
             log.debug("TLS handshake failed", extra={"error": str(error)})
             return
@@ -347,19 +361,44 @@ class TlsListener:
         self._open[tls] = address
 
 
-async def _begins_tls(connection: socket.socket) -> bool:
-    """Wait until the client speaks: TLS is set up for no connection that is silent, or closed."""
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(connection, call_until_done, readable.set)
+@contextmanager
+def _room(held: "dict[asyncio.Task[None], str]", limit: int, address: str) -> Iterator[None]:
+    """The current task is among those that are held, and may be cancelled for another's room."""
+    task = asyncio.current_task()
+    assert task
+    if oldest := to_close(held, limit):
+        del held[oldest]
+        oldest.cancel()
+    held[task] = address
+    try:
+        yield
+    finally:
+        held.pop(task, None)
+
+
+async def _begins_tls(connection: socket.socket, silent: AbstractContextManager[None]) -> bool:
+    """Whether the client does: TLS is set up for no connection that is silent, or closed."""
     is_tls = False
     try:
-        await readable.wait()
-        is_tls = connection.recv(1, socket.MSG_PEEK) == TLS_HANDSHAKE
+        is_tls = await _first_byte(connection, silent) == TLS_HANDSHAKE
     finally:
-        loop.remove_reader(connection)
         if not is_tls:
             connection.close()
     return is_tls
+
+
+async def _first_byte(connection: socket.socket, silent: AbstractContextManager[None]) -> bytes:
+    """What the client sends first, which stays to be read; it is `silent` until then."""
+    with suppress(BlockingIOError):
+        return connection.recv(1, socket.MSG_PEEK)
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    with silent:
+        loop.add_reader(connection, call_until_done, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(connection)
+    return connection.recv(1, socket.MSG_PEEK)
 
 
 def _client_address(connection: socket.socket) -> str:

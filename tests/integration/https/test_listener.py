@@ -7,6 +7,7 @@ import ssl
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from select import select
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from ccm.processes import resident_bytes
+from ccm.supervisor import listening as listening_module
 from ccm.supervisor.https import server as server_module
 from ccm.supervisor.https.endpoints import Exposition
 from ccm.supervisor.https.server import LOCAL, to_close
@@ -72,7 +74,8 @@ async def test_when_there_are_too_many_the_oldest_goes_and_a_probe_gets_its_answ
 async def test_silent_connections_close_no_client_and_hold_up_no_probe(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "MAX_HANDSHAKES", 10)
+    monkeypatch.setattr(listening_module, "SILENCE", 0)
+    monkeypatch.setattr(server_module, "MAX_SILENT", 10)
     async with serving(reviews) as server:
         with ExitStack() as held:
             reader, writer = await greeted(server)
@@ -83,6 +86,43 @@ async def test_silent_connections_close_no_client_and_hold_up_no_probe(
             await until(lambda: site_connections(server) <= 11)
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert b" 200 " in await reader.readline()
+
+
+async def test_the_kernel_holds_back_who_is_silent(server: LocalServer) -> None:
+    with ExitStack() as held:
+        for _ in range(30):
+            held.enter_context(connected(server))
+        assert (await server.get("/healthz")).status == 200
+        await until(lambda: site_connections(server) == 0)
+
+
+async def test_silent_connections_close_no_client_in_its_handshake(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a client a while, and a thousand may connect meanwhile."""
+    monkeypatch.setattr(listening_module, "SILENCE", 0)
+    monkeypatch.setattr(server_module, "MAX_SILENT", 10)
+    async with serving(reviews) as server:
+        with ExitStack() as held:
+            client = held.enter_context(
+                trusting_anybody().wrap_socket(connected(server), do_handshake_on_connect=False)
+            )
+            client.settimeout(0.0)
+            with pytest.raises(ssl.SSLWantReadError):
+                client.do_handshake()  # it says hello
+            await until(lambda: select([client], [], [], 0.0)[0], "the server answers")
+            for number in range(30):
+                held.enter_context(connected(server, f"127.0.3.{number + 1}"))
+            await until(lambda: site_connections(server) <= 11)
+            assert await asyncio.to_thread(is_healthy, client)
+
+
+def is_healthy(client: ssl.SSLSocket) -> bool:
+    """What the server answers, after the rest of the handshake."""
+    client.settimeout(timeout())
+    client.do_handshake()
+    client.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    return client.recv(1 << 10).startswith(b"HTTP/1.1 200 ")
 
 
 async def test_what_speaks_no_tls_costs_none(
@@ -124,14 +164,17 @@ async def test_handshakes_without_end_of_one_address_cost_no_other_its_time(
             assert (await server.get("/healthz")).status == 200
 
 
-async def test_a_flood_of_other_clients_takes_no_slot_of_this_host(reviews: ReviewApi) -> None:
+async def test_a_flood_of_other_clients_takes_no_slot_of_this_host(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening_module, "SILENCE", 0)
     async with serving(reviews) as server:
         with ExitStack() as held:
             for number in range(500):
                 held.enter_context(connected(server, f"127.0.1.{number % 3 + 1}"))
                 if number % 25 == 0:
                     assert (await server.get("/healthz")).status == 200
-            await until(lambda: site_connections(server) <= server_module.MAX_HANDSHAKES)
+            await until(lambda: site_connections(server) <= server_module.MAX_SILENT)
             assert (await server.get("/healthz")).status == 200
 
 
@@ -444,10 +487,11 @@ def is_closed(client: socket.socket) -> bool:
 
 
 async def test_connections_that_wait_are_accepted_together(
-    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn of the loop may be long, and a probe comes after all that connected before."""
-    monkeypatch.setattr(server_module, "MAX_HANDSHAKES", 10)
+    monkeypatch.setattr(listening_module, "SILENCE", 0)
+    monkeypatch.setattr(server_module, "MAX_SILENT", 10)
     turns, now, address_of = list[int](), 0, server_module._client_address
 
     async def count() -> None:
@@ -462,11 +506,14 @@ async def test_connections_that_wait_are_accepted_together(
 
     monkeypatch.setattr(server_module, "_client_address", noted)
     counting = asyncio.create_task(count())
-    with ExitStack() as held:
-        silent = [held.enter_context(connected(server)) for _ in range(50)]
-        await until(lambda: len(turns) == 50)
-        assert len({*turns}) < 10
-        await until(lambda: sum(map(is_closed, silent)) == 40, "those beyond the limit are closed")
+    async with serving(reviews) as server:
+        with ExitStack() as held:
+            silent = [held.enter_context(connected(server)) for _ in range(50)]
+            await until(lambda: len(turns) == 50)
+            assert len({*turns}) < 10
+            await until(
+                lambda: sum(map(is_closed, silent)) == 40, "those beyond the limit are closed"
+            )
     counting.cancel()
 
 

@@ -5,6 +5,7 @@ import os
 import ssl
 from asyncio.sslproto import SSLProtocol
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,16 @@ async def test_handshakes_without_end_leave_each_turn_of_the_loop_short(
         await until(lambda: len(turns) >= 20)
         counting.cancel()
     assert len({*turns}) == len(turns)
+
+
+async def test_the_newest_handshake_goes_on_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside more than can be done, a client that comes now would wait for all, and be closed."""
+    monkeypatch.setattr(connection_module, "TURN", 0.0)
+    handshakes, done = connection_module.PacedCalls(), list[int]()
+    for number in range(3):
+        handshakes.add(partial(done.append, number))
+    await until(lambda: len(done) == 3)
+    assert done == [2, 1, 0]
 
 
 async def test_keys_that_are_updated_without_end_end_the_connection(
