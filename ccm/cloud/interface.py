@@ -197,6 +197,17 @@ class ExcludesStoppedNodes(Protocol):
 
 
 @runtime_checkable
+class SharesBackends(Protocol):
+    """What a `LoadBalancers` has besides, where several have the same backends: to `update_nodes`
+    with none for one of them would take all away.
+    """
+
+    def withdraw(self, service: Service) -> None | Awaitable[None]:
+        """Lead no client of the Service to its node ports, which are another's now."""
+        ...
+
+
+@runtime_checkable
 class BatchesReads(Protocol):
     """What a `LoadBalancers` has besides that makes one read for many Services.
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from ccm import metrics
 from ccm.cloud.gate import call, expecting_balancer, noted_writes
-from ccm.cloud.interface import LoadBalancers
+from ccm.cloud.interface import LoadBalancers, SharesBackends
 from ccm.decide.budget import Priority
 from ccm.errors import (
     CloudError,
@@ -364,9 +364,12 @@ class ServiceSteps:
         """
         if not state.has_lost_node_ports:
             return
-        update, owner = self._balancers.update_nodes, service.namespace
+        priority, balancers, owner = Priority.LB_ENSURE, self._balancers, service.namespace
         with suppress(CloudError):
-            await call(Priority.LB_ENSURE, update, service, (), owner=owner)
+            if isinstance(balancers, SharesBackends):
+                await call(priority, balancers.withdraw, service, owner=owner)
+            else:
+                await call(priority, balancers.update_nodes, service, (), owner=owner)
 
     async def _unpublish_lost(self, state: ServiceState, service: Service) -> ServiceState:
         """Take addresses from the status that the load balancer lost in a change that failed.

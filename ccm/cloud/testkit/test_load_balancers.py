@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import BatchesReads
+from ccm.cloud.interface import BatchesReads, SharesBackends
 from ccm.cloud.testkit.adapter import FOREIGN_OWNERS, Owner, Untestable
 from ccm.cloud.testkit.harness import OVERLAP_DELAY, Harness, node, node_of, port, service
 from ccm.cloud.testkit.operations import Owned, owned_lister, read_interrupted_everywhere
@@ -70,6 +70,23 @@ async def test_hosts_are_replaced_and_nothing_else(harness: Harness) -> None:
         nodes = [node_of(machine) for machine in backends]
         await harness.until_done(harness.load_balancers.update_nodes, other, nodes)
         await harness.check_balancer(service(), backends)
+
+
+async def test_hosts_that_are_taken_from_one_service_stay_those_of_another(
+    harness: Harness,
+) -> None:
+    """As from one that cannot be changed, and leads to a node port that is another's now."""
+    machines = await harness.machines(2)
+    other = service("other", ports=[port(443, node_port=30443)])
+    for asked in (service(), other):
+        await harness.ensure(asked, machines)
+    balancers = harness.load_balancers
+    if isinstance(balancers, SharesBackends):
+        await harness.until_done(balancers.withdraw, service())
+    else:
+        await harness.until_done(balancers.update_nodes, service(), [])
+    await harness.check_balancer(other, machines)
+    await harness.ensure(service(), machines)
 
 
 async def test_hosts_of_no_balancer_are_refused(harness: Harness) -> None:

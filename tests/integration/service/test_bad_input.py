@@ -479,6 +479,28 @@ async def test_what_cannot_be_changed_leads_to_no_node_port_that_is_anothers_now
         assert backends(w)
 
 
+class Pooled(Balancers):
+    """All load balancers have the same backends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.withdrawn = list[str]()
+
+    async def withdraw(self, service: Service) -> None:
+        self.withdrawn.append(service.name)
+
+
+async def test_what_cannot_be_changed_takes_no_backends_from_who_has_the_same() -> None:
+    """On Azure, one Service emptied the pool of all for as long as its own change failed."""
+    balancers = Pooled()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        w.balancers.failures["ensure"] = [CloudError("denied") for _ in range(3)]
+        await w.change(spec(ports=[port(80, nodePort=31000)]))
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert balancers.withdrawn
+        assert not w.balancers.named("update")
+
+
 async def test_what_cannot_be_deleted_leads_to_no_node_port_that_is_anothers_now() -> None:
     """As with deletion protection, which a tenant may turn on."""
     async with running_with(service(), N1) as w:

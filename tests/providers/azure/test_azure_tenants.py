@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ccm.cloud.gate import invoke
+from ccm.cloud.interface import SharesBackends
 from ccm.cloud.testkit.harness import port
 from ccm.errors import CloudError, Refused, RetryAfter, TakenByAnother
 from ccm.model.objects import Json, Node
@@ -536,6 +537,23 @@ async def test_no_one_gets_the_port_that_another_has_without_a_rule(
         await cloud.ensure(attacker, node)
     await cloud.ensure(web("victim", place), node)
     await cloud.ensure(attacker, node)
+
+
+@pytest.mark.parametrize("annotations", [{}, OFF])
+async def test_who_gives_up_its_backends_takes_none_from_others(
+    lab: Lab, cloud: Started, node: Node, annotations: dict[str, str]
+) -> None:
+    """The pool of machines is all Services': its rules go, where they lead to node ports."""
+    await cloud.ensure(web("victim"), node)
+    hostile = web("hostile", annotations, **OTHER_PORT)
+    await cloud.ensure(hostile, node)
+    assert isinstance(cloud.load_balancers, SharesBackends)
+    await cloud.load_balancers.withdraw(hostile)
+    assert joined(lab) == 1
+    assert len(parts(lab)["loadBalancingRules"]) == (1 if annotations else 2)
+    assert len(parts(lab)["frontendIPConfigurations"]) == 2
+    await cloud.ensure(hostile, node)
+    assert len(parts(lab)["loadBalancingRules"]) == 2
 
 
 async def test_another_service_closes_no_node_port_of_one_without_floating_ip(

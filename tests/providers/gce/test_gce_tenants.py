@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ccm.cloud.interface import SharesBackends
 from ccm.cloud.testkit.harness import node, port, service
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json
@@ -394,8 +395,9 @@ async def test_what_a_broken_off_creation_left_of_groups_is_deleted(
     assert left(gce) == []
 
 
+@pytest.mark.parametrize("is_published", [True, False])
 async def test_what_a_broken_off_deletion_left_of_groups_is_deleted(
-    gce: Gce, cloud: Started
+    gce: Gce, cloud: Started, is_published: bool
 ) -> None:
     """Nothing else shows then that the Service had them."""
     asked = local(annotations={TYPE: "Internal"})
@@ -404,8 +406,21 @@ async def test_what_a_broken_off_deletion_left_of_groups_is_deleted(
     with pytest.raises(CloudError):
         await delete(cloud, published(asked))
     assert {one.partition("/")[0] for one in left(gce)} == {"instanceGroups"}
-    await delete(cloud, published(asked))
+    await delete(cloud, published(asked) if is_published else asked)
     assert left(gce) == []
+
+
+async def test_who_gives_up_its_backends_takes_no_members_of_groups_from_others(
+    gce: Gce, cloud: Started
+) -> None:
+    """All internal load balancers have the same groups."""
+    nodes, asked = hosts(gce), web(annotations={TYPE: "Internal"})
+    await ensure(cloud, asked, *nodes)
+    before = deepcopy(gce.cloud.members)
+    assert any(before.values())
+    assert isinstance(cloud.load_balancers, SharesBackends)
+    await cloud.load_balancers.withdraw(asked)
+    assert gce.cloud.members == before
 
 
 @pytest.mark.parametrize("kind", [{}, {TYPE: "Internal"}], ids=["external", "internal"])

@@ -144,6 +144,14 @@ class AzureLoadBalancers:
         _, reasons = await self._pools.join(names, balancers, read)
         verify_complete(reasons)
 
+    async def withdraw(self, service: Service) -> None:
+        """Without its rules that lead to node ports; the pool of machines is all Services'."""
+        names, balancers = self._names(service), await self._balancers()
+        for place, balancer in balancers.items():
+            if plan.has_own_node_ports([balancer], names):
+                change = self._resources[place].change
+                await change(lambda item: plan.remove_node_ports(item, names), balancer)
+
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
         names, balancers = self._names(service), await self._balancers()

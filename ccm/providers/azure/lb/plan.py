@@ -176,6 +176,18 @@ def remove(balancer: Json, names: Names) -> None:
     balancer["properties"] = properties
 
 
+def remove_node_ports(balancer: Json, names: Names) -> None:
+    """Take out the Service's rules that do not float; its frontends stay."""
+    properties = properties_of(balancer)
+    properties[RULES] = [
+        rule
+        for rule in objects(properties.get(RULES))
+        if not names.is_own(text(rule.get("name")))
+        or properties_of(rule).get("enableFloatingIP") is True
+    ]
+    balancer["properties"] = properties
+
+
 def _replace_pools(properties: Json, names: Names, pools: Sequence[Json]) -> None:
     """Add these pools; the Service's own goes once no rule needs it."""
     used = {

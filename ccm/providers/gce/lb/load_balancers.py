@@ -82,6 +82,7 @@ class GceLoadBalancers:
         self._rounds: dict[Kind, int] = {HTTP_CHECK: 0, CHECK: 0}
         """Deletions of shared parts, by the kind of the check."""
         self._in_use = dict[str, str]()  # addresses, by the names of load balancers
+        self._with_groups = set[str]()  # internal load balancers whose deletion was begun
 
     # The interface
 
@@ -136,13 +137,19 @@ class GceLoadBalancers:
             update = self._pools.set_instances(work.place, pool, paths)
             await self._present.write(update)
 
+    async def withdraw(self, service: Service) -> None:
+        """Packets arrive at the load balancer's address, and at no node port."""
+
     async def delete(self, service: Service) -> None:
         self._in_use.pop(service.default_balancer_name, None)
         work = await self._look(service)
         # What we made is ours, whichever controller the tenant names.
         if not (work.is_marked or work.is_begun):
             self._check(service, work)
-        await self._delete(work, is_internal(service) and bool(service.ingress))
+        if is_internal(service) and service.ingress:
+            self._with_groups.add(work.names.balancer)
+        await self._delete(work, work.names.balancer in self._with_groups)
+        self._with_groups.discard(work.names.balancer)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         """Those that say so: of upstream's, nothing proves whose cluster they are."""
