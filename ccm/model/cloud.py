@@ -167,7 +167,8 @@ class Balancer:
     `warnings` say what the Service asks for that has no effect; people get an Event of them.
     `annotations` are written to the Service with its status, for others to read; none of them may
     be one that the provider reads. `lacking` is why some of its backends are missing: clients come
-    to the others, and `update_nodes` is called until it raises nothing.
+    to the others, and `update_nodes` is called until it raises nothing. Where it `is_shared`, it is
+    someone else's, who may serve any other port of its addresses.
     """
 
     name: str
@@ -175,6 +176,7 @@ class Balancer:
     warnings: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     lacking: str = ""
+    is_shared: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(map(safe_text, self.warnings)))

@@ -321,7 +321,8 @@ def _provide(
         # Or it would lead clients to another Service, or take those of another.
         if state.has_lost_node_ports or (is_taken and not state.is_deleted):
             return DeleteBalancer(service, is_orphan=False)
-        if (held := _still_held(service, applied)) != service.ingress:
+        held = _still_held(service, applied) if state.may_keep_addresses(service) else []
+        if held != service.ingress:
             return SetStatus(service, held)
         if state.is_unsettled and service.ingress:
             return VerifyPublished(service)

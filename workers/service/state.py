@@ -74,7 +74,12 @@ class ServiceState:
     has_lost_node_ports: bool = False  # and another Service has one of them now
     is_backend_update_due: bool = False  # may update its backends once, debounced or not
     sockets: frozenset[Socket] = frozenset()  # that its balancer served when the cloud last agreed
+    is_shared: bool = False  # its balancer is someone else's, who may serve all other sockets
     contested: Collection[str] = ()  # addresses where another serves a socket that it asks for
+
+    def may_keep_addresses(self, service: Service) -> bool:
+        """Whether nodes lead no clients of another to it, while what it asks for is not had."""
+        return not self.is_shared or service.sockets <= self.sockets
 
     @property
     def own_annotations(self) -> Mapping[str, str]:

@@ -255,6 +255,7 @@ class ServiceSteps:
             last_applied=applied,
             node_ports=ports,
             sockets=service.sockets if balancer else frozenset(),
+            is_shared=bool(balancer and balancer.is_shared),
             refusal=None,
             warnings=warnings,
             is_unsettled=False,
@@ -327,6 +328,7 @@ class ServiceSteps:
             last_applied=None,
             node_ports=frozenset(),
             sockets=frozenset(),
+            is_shared=False,
             refusal=refusal,
             is_deleted=True,
         )
@@ -353,7 +355,8 @@ class ServiceSteps:
             return
         self._failed.add(service.uid)
         await self._withdraw(state, service)
-        if has_written or isinstance(error, Denied):
+        keeps = state.may_keep_addresses(service)
+        if has_written or isinstance(error, Denied) or not keeps:
             with suppress(CloudError):
                 await self._unpublish_lost(state, service)
 
@@ -379,6 +382,8 @@ class ServiceSteps:
         get, owner, listed = self._balancers.get, service.namespace, service.ingress
         if not listed:
             return state
+        if not state.may_keep_addresses(service):
+            return await self._write(state, SetStatus(service, []))
         for _ in range(2):
             found = await call(Priority.LB_ENSURE, get, service, owner=owner)
             shown = ingress_json(found.ingress) if found else []

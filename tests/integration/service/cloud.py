@@ -42,7 +42,7 @@ class Balancers:
         self.most = 1000
         self.ip_mode: IpMode | None = None
         self.warnings: tuple[str, ...] = ()
-        self.lacking = ""
+        self.lacking, self.is_shared = "", False
         self.annotations: dict[str, str] = {}
         self.has_addresses = True
         self.refused = ""  # why Services are refused by what they ask for
@@ -136,5 +136,5 @@ class Balancers:
 
     def _shown(self, service: Service, record: Record) -> Balancer:
         ingress = (Ingress(record.ip, ip_mode=self.ip_mode),) if self.has_addresses else ()
-        warnings, lacking = self.warnings, self.lacking
-        return Balancer(self.name_for(service), ingress, warnings, self.annotations, lacking)
+        made = Balancer(self.name_for(service), ingress, self.warnings, self.annotations)
+        return replace(made, lacking=self.lacking, is_shared=self.is_shared)

@@ -413,6 +413,34 @@ async def test_who_cannot_have_the_port_of_another_keeps_no_address_that_they_sh
         assert w.service(HOSTILE).ingress == [ingress], "it is its own port"
 
 
+@pytest.mark.parametrize(
+    "error", [Refused("no such method"), CloudError("it is in ERROR"), TakenByAnother("port 6443")]
+)
+@pytest.mark.parametrize("is_new_port", [True, False])
+async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports(
+    error: Exception, is_new_port: bool
+) -> None:
+    """What no Service has may serve them there, as the API server does."""
+    async with running_with(N1) as w:
+        w.balancers.is_shared = True
+        await w.put(service())
+        before = w.service().ingress
+        w.balancers.failures["ensure"] = [error] * 3
+        await w.change(spec(ports=[port(6443 if is_new_port else 80)]), annotated({"x": "y"}))
+        await w.later()
+        is_taken = isinstance(error, TakenByAnother)
+        assert w.service().ingress == ([] if is_new_port or is_taken else before)
+
+
+async def test_who_shares_a_load_balancer_and_may_not_ask_for_more_keeps_no_address() -> None:
+    async with running_with(N1, restrict_service_annotations=True) as w:
+        w.balancers.is_shared = True
+        await w.put(service())
+        theirs = annotated({"example.com/certificate": "theirs"})
+        await w.change(spec(ports=[port(6443)]), theirs)
+        assert not w.service().ingress
+
+
 async def test_who_waits_for_a_port_keeps_no_address_where_another_gets_it_first() -> None:
     async with running_with(service(), N1, restrict_service_annotations=True) as w:
         hostile, records = service(spec(ports=[port(81)]), name="hostile"), w.balancers.records

@@ -30,7 +30,7 @@ from ccm.providers.openstack.lb.networks import (
     read_subnet,
 )
 from ccm.providers.openstack.lb.octavia import Octavia
-from ccm.providers.openstack.lb.plan import ObservedBalancer
+from ccm.providers.openstack.lb.plan import ObservedBalancer, check_ports
 from ccm.providers.openstack.lb.request import read_request
 from ccm.providers.openstack.lb.security_groups import (
     IngressRule,
@@ -456,3 +456,17 @@ def test_who_shares_a_load_balancer_has_a_node_port_for_each_port(is_on: bool) -
     with pytest.raises(TakenByAnother, match="each port needs a node port"):
         balancers._check_share(request, ObservedBalancer(record, Role.SHARER))
     balancers._check_share(request, ObservedBalancer(record, Role.OWNER))
+
+
+@pytest.mark.parametrize(("role", "is_taken"), [(Role.SHARER, True), (Role.OWNER, False)])
+def test_who_shares_a_load_balancer_gives_it_up_with_a_port_of_another(
+    role: Role, is_taken: bool
+) -> None:
+    """As of the one before the API server, which no Service has."""
+    asked = service("hostile", ports=[port(6443, node_port=30443)])
+    names, request = Names.of(asked, CLUSTER), read_request(asked, BalancerSection(), {}, CLUSTER)
+    listener = {"id": "l-1", "protocol": "TCP", "protocol_port": 6443, "tags": ["theirs"]}
+    observed = ObservedBalancer({"id": "lb-1", "tags": names.tags(role)}, role, [listener])
+    with pytest.raises(Refused, match="used by another listener") as raised:
+        check_ports(names, request.node_ports(), observed)
+    assert isinstance(raised.value, TakenByAnother) is is_taken

@@ -111,7 +111,10 @@ class AzureLoadBalancers:
         with suppress(Refused):
             more = {*additional_ips(Annotations(service.annotations))} - {*addresses}
             addresses += sorted(more & published_ips(service))
-        return Balancer(names.base, tuple(Ingress(ip=address) for address in addresses))
+        ingress = tuple(Ingress(ip=address) for address in addresses)
+        return Balancer(
+            names.base, ingress, is_shared=not all(map(names.is_own, _names(frontends)))
+        )
 
     def check_service(self, service: Service) -> None:
         read_request(service, self._config, self._cluster)
@@ -270,6 +273,7 @@ class AzureLoadBalancers:
             tuple(Ingress(ip=item) for item in served),
             tuple(request.warnings),
             lacking=join_reasons(reasons),
+            is_shared=not all(map(names.is_own, _names(having))),
         )
 
     async def _give_up(
@@ -437,6 +441,10 @@ class AzureLoadBalancers:
             "properties": {},
         }
         return found | ({"tags": tags} if tags else {})
+
+
+def _names(records: Sequence[Json]) -> list[str]:
+    return [text(record.get("name")) for record in records]
 
 
 def _address_of(planned: BalancerPlan, balancer: Json, family: str, public: Json | None) -> str:

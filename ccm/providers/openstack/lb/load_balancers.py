@@ -123,6 +123,9 @@ class OctaviaLoadBalancers:
                     ports = await self._addresses.ports(service, request.names)
                     await self._octavia.verify_none(request.names, ports)
                 await self._create(request, nodes)
+            if found.role is Role.SHARER:  # before all that may take long, or fail
+                current = await self._octavia.with_listeners(found)
+                plan.check_ports(request.names, request.node_ports(), current)
             self._octavia.waiting.check(found.record)
             await self._check_error(request, found, is_new=not service.ingress)
             request = self._with_families_of(found.record, request)
@@ -356,7 +359,8 @@ class OctaviaLoadBalancers:
                 request.annotations.ignore(name, f"{why} creation; recreate the Service")
         warnings = tuple(dict.fromkeys(request.annotations.warnings))
         shown = {PREFIX + ADDRESS: addresses[0]} if addresses else {}
-        return Balancer(text(record.get("name")), request.ingress(addresses), warnings, shown)
+        made = Balancer(text(record.get("name")), request.ingress(addresses), warnings, shown)
+        return replace(made, is_shared=request.names.role_of(record) is Role.SHARER)
 
     def _check_share(self, request: LoadBalancerRequest, found: ObservedBalancer) -> None:
         """Raise `Refused` when the Service may not be on a load balancer of another.

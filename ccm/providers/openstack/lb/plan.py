@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.errors import Refused
+from ccm.errors import Refused, TakenByAnother
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.records import differences
 from ccm.providers.openstack.calls import ApiCall
@@ -57,7 +57,7 @@ def plan(
     """
     ours = observed.own_listeners(names)
     wanted = {listener.key for listener in desired}
-    _check_ports(desired, ours, observed)
+    check_ports(names, [item.key for item in desired], observed)
     for listener in ours:
         if key_of(listener) not in wanted:
             yield from _listener_deletion(listener, observed)
@@ -144,20 +144,22 @@ def key_of(listener: Json) -> tuple[str, int]:
     return text(listener.get("protocol")), int(listener.get("protocol_port", 0))
 
 
-def _check_ports(
-    desired: Sequence[Listener], ours: Sequence[Json], observed: ObservedBalancer
-) -> None:
-    """Raise `Refused` for a port that a listener of someone else takes."""
-    own = {text(item.get("id")) for item in ours}
+def check_ports(names: Names, asked: Iterable[tuple[str, int]], observed: ObservedBalancer) -> None:
+    """Raise `Refused` for a port that a listener of someone else takes.
+
+    Nodes lead clients of its address to who shares a load balancer: that is `TakenByAnother`.
+    """
+    kind = TakenByAnother if observed.role is Role.SHARER else Refused
+    own = {text(item.get("id")) for item in observed.own_listeners(names)}
     taken = {
         _socket(*key_of(listener))
         for listener in observed.listeners
         if text(listener.get("id")) not in own
     }
-    for item in desired:
-        if _socket(*item.key) in taken:
+    for protocol, number in asked:
+        if _socket(protocol, number) in taken:
             name = text(observed.record.get("name"))
-            raise Refused(f"port {item.port} of load balancer {name} is used by another listener")
+            raise kind(f"port {number} of load balancer {name} is used by another listener")
 
 
 def _socket(protocol: str, port: int) -> tuple[str, int]:
