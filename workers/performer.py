@@ -86,6 +86,8 @@ class Performer:
         """
         timeout = self._timeout
         match write:
+            case Patch(path, operations, cannot_wait=True):
+                return about(path, await self.kube.patch(path, JSON_PATCH, operations, timeout))
             case Patch(path, operations, merge):
                 changed = [each for each in operations if each["op"] != "test"]
                 where = path, *(text(each["path"]) for each in changed)

@@ -12,11 +12,14 @@ class Patch:
     `merge` is the same as a strategic merge patch of the very version that it was planned against,
     which costs the API server less. It goes first; when there is another version by now, the
     operations say whether that matters. Its answer may have metadata alone (`is_metadata_only`).
+
+    One that `cannot_wait` is sent however often the field was written before.
     """
 
     path: str
     operations: tuple[Json, ...]
     merge: Json | None = None
+    cannot_wait: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -475,7 +475,9 @@ def patch_for(write: ServiceWrite) -> Patch:
             change = (decided_on, *seen, *_annotate(service, annotations))
         case _:
             assert_never(write)
-    return Patch(f"{path_of(service)}/status", (expect_same(service), *change))
+    operations = expect_same(service), *change
+    path, cannot_wait = f"{path_of(service)}/status", _gives_up_addresses(write)
+    return Patch(path, operations, cannot_wait=cannot_wait)
 
 
 def _annotate(service: Service, annotations: Mapping[str, str]) -> Sequence[Json]:

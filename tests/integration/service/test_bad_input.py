@@ -23,7 +23,7 @@ from ccm.settings import Settings
 from tests.support.cluster import MOST_ANNOTATED
 from tests.support.context import TIMINGS
 from tests.support.nodes import Tweak
-from workers.performer import REVERTED, REVERTS
+from workers.performer import REVERTED, REVERTS, WRITE_PAUSE, WRITES
 from workers.service.plan import Capabilities
 
 from .cloud import Balancers, Record
@@ -430,6 +430,22 @@ async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports(
         await w.later()
         is_taken = isinstance(error, TakenByAnother)
         assert w.service().ingress == ([] if is_new_port or is_taken else before)
+
+
+async def test_who_asks_for_more_and_less_for_ever_keeps_no_address_meanwhile() -> None:
+    """Writes of what changes again and again wait, but not those that take addresses away."""
+    async with running_with(N1) as w:
+        w.balancers.is_shared = True
+        await w.put(service())
+        for _ in range(WRITES):
+            w.balancers.refused = "port 6443 is another's"
+            await w.change(spec(ports=[port(6443)]))
+            assert not w.service().ingress
+            w.balancers.refused = ""
+            await w.change(spec(ports=[port(80)]))
+            await w.later()
+            await asyncio.sleep(0 if w.service().ingress else WRITE_PAUSE)
+            await w.later()
 
 
 async def test_who_shares_a_load_balancer_and_may_not_ask_for_more_keeps_no_address() -> None:
