@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud.lookup import LONGEST_TURN, MAX_PARTS
+from ccm.cloud.testkit.harness import node
+from ccm.errors import Refused
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
 from ccm.providers.azure.machines import Machine
@@ -39,6 +41,7 @@ from ccm.providers.vsphere.inventory import Nic
 UUID = "569e87ab-cb87-47b3-b02d-5e08996383{:02x}"
 ADDRESSES = [f"10.{at >> 8}.{at & 255}.1" for at in range(2 * MAX_PARTS)]
 MANY = 40 * MAX_PARTS
+LAST = "10.200.0.0/24"
 ANY: Any = SimpleNamespace()
 
 
@@ -70,6 +73,13 @@ def azure_addresses() -> int:
     profile = {"networkInterfaces": [{"id": "/i"}] * len(ADDRESSES)}
     machine = Machine({"properties": {"networkProfile": profile}}, None, {"/i": interface})
     return len(machine.configurations)
+
+
+def azure_cards() -> int:
+    listed: list[Json] = [{"id": f"{at + 1}"} for at in range(len(ADDRESSES))]
+    listed[-1]["properties"] = {"primary": True}
+    profile = {"networkProfile": {"networkInterfaces": listed}}
+    return int(Machine({"properties": profile}, None, {}).interface_id)
 
 
 def proxmox_tags() -> int:
@@ -112,6 +122,21 @@ def vsphere_addresses() -> int:
     return next(looked_at, len(ADDRESSES))
 
 
+def incus_addresses_of_one_card() -> int:
+    shown = [{"family": "inet", "scope": "global", "address": address} for address in ADDRESSES]
+    state = {"network": {"eth0": {"hwaddr": "10:66:6a:00:00:01", "addresses": shown}}}
+    devices = {"eth0": {"type": "nic", "network": "ovn0", "hwaddr": "10:66:6a:00:00:01"}}
+    record: Json = {"expanded_devices": devices, "state": state}
+    return len(ListedInstance(ANY, "p", record).guest_addresses("ovn0"))
+
+
+def incus_addresses_of_ovn() -> int:
+    config = {"volatile.eth0.last_state.ip_addresses": ",".join(ADDRESSES)}
+    devices = {"eth0": {"type": "nic", "network": "ovn0"}}
+    listed = ListedInstance(ANY, "p", {"config": config, "expanded_devices": devices})
+    return len(listed.given_to(listed.nics("ovn0")[0]))
+
+
 def incus_pools() -> int:
     return len(list(pools_in(",".join(f"{address}/32" for address in ADDRESSES))))
 
@@ -129,9 +154,12 @@ def neutron_networks() -> int:
         google_addresses,
         nova_addresses,
         azure_addresses,
+        azure_cards,
         proxmox_tags,
         neutron_networks,
         incus_addresses,
+        incus_addresses_of_one_card,
+        incus_addresses_of_ovn,
         incus_pools,
         vsphere_cards,
         vsphere_addresses,
@@ -167,16 +195,17 @@ async def proxmox_machines() -> None:
     assert len((await read_list(raw)).records) == MANY
 
 
-async def incus_routes() -> None:
+def incus_marked(count: int) -> IncusRoutes:
     """Another cluster may write them to its own instances, in a project that it shares with us."""
     subnets = ip_network("10.0.0.0/8").subnets(new_prefix=24)
     cidrs = [str(network) for network in islice(subnets, 4_000)]
     marks, eth0 = ",".join(f"b:{cidr}" for cidr in cidrs), {"type": "nic", "network": "ovn0"}
     assert len(marks) < MAX_TEXT
     listed = InstanceList()
-    for at in range(20):
+    for at in range(count):
         config = {"volatile.uuid": UUID.format(at), MARK: marks}
-        devices = {"eth0": {**eth0, "ipv4.routes": ",".join(cidrs)}}
+        routed = cidrs if at < count - 1 else [*cidrs, LAST]
+        devices = {"eth0": {**eth0, "ipv4.routes": ",".join(routed)}}
         record: Json = {"name": f"a{at}", "config": config, "expanded_devices": devices}
         listed.add(ListedInstance(ANY, "p", record))
 
@@ -184,11 +213,22 @@ async def incus_routes() -> None:
         return listed
 
     inventory: Any = SimpleNamespace(read=read)
-    routes = IncusRoutes(inventory, "ovn0", RouteSection(), "a")
-    assert not await routes.list([])
+    return IncusRoutes(inventory, "ovn0", RouteSection(), "a")
 
 
-@pytest.mark.parametrize("read", [droplets, google_instances, proxmox_machines, incus_routes])
+async def incus_routes() -> None:
+    assert not await incus_marked(20).list([])
+
+
+async def incus_new_route() -> None:
+    new = node("a0", f"incus://p/{UUID.format(0)}")
+    with pytest.raises(Refused, match="has the route"):
+        await incus_marked(50).create(new, LAST)
+
+
+@pytest.mark.parametrize(
+    "read", [droplets, google_instances, proxmox_machines, incus_routes, incus_new_route]
+)
 async def test_all_else_has_its_turn_while_records_without_number_are_read(
     read: Callable[[], Awaitable[None]],
 ) -> None:
