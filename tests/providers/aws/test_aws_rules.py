@@ -62,11 +62,12 @@ def test_health_checks_take_no_rule_where_clients_may_do_the_same(
     assert len(health_rules(protocols, check_port, *ranges)) == wanted
 
 
-def fill(aws: Aws, room: int = 0) -> None:
-    """Leave the nodes' group room for so many rules."""
+def fill(aws: Aws, room: int = 0, group: str = "") -> None:
+    """Leave the nodes' group, or another one, room for so many rules."""
     rules = [{"CidrIp": f"192.0.2.{number}/32"} for number in range(FULL - room)]
     permission = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": rules}
-    aws.ec2.authorize_security_group_ingress(GroupId=aws.nodes_group, IpPermissions=[permission])
+    to = {"GroupId": group or aws.nodes_group, "IpPermissions": [permission]}
+    aws.ec2.authorize_security_group_ingress(**to)
 
 
 def rules(aws: Aws) -> list[tuple[int, str]]:
@@ -99,6 +100,27 @@ async def test_a_full_group_keeps_no_dead_node_in_and_no_new_one_out(aws: Aws, k
     assert list(behind(aws, kind)) == [{new["InstanceId"]}]
     await aws.delete(one)
     assert len(rules(aws)) == FULL
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_a_node_whose_group_is_full_keeps_no_service_from_its_load_balancer(
+    aws: Aws, kind: str
+) -> None:
+    """A kubelet may name an instance of the cluster that has another group than the nodes."""
+    (honest,), other = aws.launch(), aws.make_group("other")
+    (named,) = aws.launch(SecurityGroupIds=[other])
+    fill(aws, group=other)
+    nodes = [node_of(honest), node_of(named)]
+    made = await aws.ensure(asking(kind), nodes)
+    assert made.ingress
+    assert f"security group {other} has no room" in made.warnings[0]
+    (group,) = aws.ec2.describe_security_groups(GroupIds=[aws.nodes_group])["SecurityGroups"]
+    assert group["IpPermissions"], "the other node is open"
+    with pytest.raises(NoRoom, match=other):
+        await aws.update_nodes(asking(kind), nodes)
+    await aws.ensure(asking(kind), nodes[:1])
+    with pytest.raises(NoRoom, match=other):
+        await aws.ensure(asking(kind), nodes[1:])
 
 
 @pytest.mark.parametrize("kind", ["nlb", "classic"])

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from ccm.errors import CloudError, RetryAfter
+from ccm.errors import CloudError, Denied, RetryAfter
 from ccm.model.objects import Json
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.lb import security_groups
@@ -117,6 +117,21 @@ async def test_a_port_that_cannot_be_changed_keeps_no_other_from_its_group(
     with pytest.raises(CloudError, match="boom"):
         await groups_in(neutron).apply(Membership("group", ADDRESSES))
     assert neutron.changed == ["server-1", "server-2"]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_ports_that_may_not_be_changed_keep_no_service_from_its_load_balancer(
+    neutron: FakeNeutron, count: int
+) -> None:
+    """A kubelet may name a server of others in a network that they share; unless all are so."""
+    neutron.failures = [Denied("403")] * count
+    applied = groups_in(neutron).apply(Membership("group", ADDRESSES))
+    if count == len(ADDRESSES):
+        with pytest.raises(Denied, match="403"):
+            await applied
+    else:
+        await applied
+    assert neutron.changed == sorted(ADDRESSES)[count:]
 
 
 async def test_a_port_that_is_listed_without_any_group_keeps_those_that_it_has(

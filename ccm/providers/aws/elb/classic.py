@@ -115,8 +115,8 @@ class ClassicElbs:
             if given and own:
                 self._groups.delete(own)
             executor.check()
-            ingress.check()
-        return to_balancer(request.name, executor.hostname, request.annotations.warnings)
+            warnings = *request.annotations.warnings, *ingress.why_partly()
+        return to_balancer(request.name, executor.hostname, warnings)
 
     def update_nodes(self, service: Service, nodes: Sequence[Node]) -> bool:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Protocol
 
 from ccm.cloud.gate import for_all
-from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
+from ccm.errors import CloudError, Denied, NoRoom, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node
 from ccm.model.service import Feature, Service
@@ -240,6 +240,7 @@ class NodeIngress:
 
     `plan` yields what one group needs changed. What fails stands in the way of nothing else: a
     full group does not keep nodes in a load balancer or out of it. `check` reports it in the end.
+    Any kubelet may name an instance whose group is full, or may not be changed.
     """
 
     def __init__(self, elb: ElbDependencies, plan: Plan) -> None:
@@ -248,6 +249,7 @@ class NodeIngress:
         self._has_surplus = False
         self._chosen = set[str]()  # IDs of the groups of the nodes
         self._failure: CloudError | None = None
+        self._refused: dict[str, CloudError] = {}  # why one of them is not open, by its ID
 
     def open(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
         """Authorize what is missing for these instances."""
@@ -284,7 +286,8 @@ class NodeIngress:
         """Revoke what is no longer wanted, if `open` saw any; then there may be room for more."""
         if not self._has_surplus:
             return
-        is_incomplete, self._failure = self._failure is not None, None
+        is_incomplete = bool(self._failure or self._refused)
+        self._failure, self._refused = None, {}
         self._change(False, lambda: self._vpc.node_groups(instances, tag))
         if is_incomplete:
             self.open(instances, tag)
@@ -296,10 +299,16 @@ class NodeIngress:
             if ids := [group.id for group in ours if any(True for _ in self._plan(group))]:
                 self._change(False, lambda: self._vpc.groups_with(ids))
 
+    def why_partly(self) -> list[str]:
+        """Why some of the groups are not open, where others are; raises what else failed."""
+        if self._failure or self._refused.keys() >= self._chosen:
+            self.check()
+        return [str(error) for error in self._refused.values()]
+
     def check(self) -> None:
         """Raise the first error there was."""
-        if self._failure:
-            raise self._failure
+        for failure in filter(None, (self._failure, *self._refused.values())):
+            raise failure
 
     def _change(
         self, opens: bool, groups: Callable[[], Iterable[SecurityGroup]], plan: Plan | None = None
@@ -311,15 +320,18 @@ class NodeIngress:
             self._has_surplus = any(change.action != "Authorize" for change in planned)
             for change in planned:
                 if (change.action == "Authorize") == opens:
-                    with self._kept():
+                    with self._kept(change.group_id if opens else ""):
                         change_ingress(self._api, change)
 
     @contextmanager
-    def _kept(self) -> Iterator[None]:
+    def _kept(self, group_id: str = "") -> Iterator[None]:
         try:
             yield
         except CloudError as error:
-            self._failure = self._failure or error
+            if group_id and isinstance(error, Refused | Denied):
+                self._refused.setdefault(group_id, error)
+            else:
+                self._failure = self._failure or error
 
 
 def change_ingress(api: AwsApi, change: IngressChange) -> None:

@@ -133,8 +133,8 @@ class Nlbs:
             if own and not has_own:
                 self._own_groups.delete(own)
             executor.check()
-            ingress.check()
-        return to_balancer(request.name, executor.hostname, request.annotations.warnings)
+            warnings = *request.annotations.warnings, *ingress.why_partly()
+        return to_balancer(request.name, executor.hostname, warnings)
 
     def update_nodes(self, service: Service, nodes: Sequence[Node]) -> bool:
         """As `ElbType`; the rules of the nodes' groups are those for what there is."""

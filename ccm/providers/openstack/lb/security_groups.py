@@ -1,6 +1,7 @@
 """The security group that lets a load balancer in to its Nodes, where operators ask for one."""
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +9,21 @@ from dataclasses import dataclass
 from ccm.cloud.json_api import read_list, verify_about
 from ccm.cloud.machines import verify_complete
 from ccm.cloud.shared_read import SharedLock
-from ccm.errors import CloudError, Conflict, NotFound, RetryAfter
+from ccm.errors import (
+    CloudError,
+    Conflict,
+    Denied,
+    NotFound,
+    Refused,
+    RetryAfter,
+    Unauthenticated,
+)
 from ccm.model.objects import Json, mapping, objects, objects_with, text
 from ccm.providers.openstack.api import RACE_RETRY, OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.neutron import if_unchanged, list_own, list_ports, read_port
+
+log = logging.getLogger(__name__)
 
 GATHER = 0.5  # seconds without a change of another Service, which would be to the same ports
 MAX_GATHERS = 4
@@ -43,6 +54,12 @@ class Membership:
     group_id: str
     addresses: Mapping[str, str]
 
+    def includes(self, port: Json) -> bool:
+        """Whether the group has to be on this port; one without port security can have none."""
+        at = {text(record.get("ip_address")) for record in objects(port.get("fixed_ips"))}
+        address = self.addresses.get(text(port.get("device_id")), "")
+        return address in at and bool(port.get("port_security_enabled", True))
+
 
 def plan_rules(desired: Collection[IngressRule], group: Json) -> Iterator[ApiCall]:
     """Yield what gives a group these rules; it keeps those for what its members send."""
@@ -65,7 +82,7 @@ def plan_rules(desired: Collection[IngressRule], group: Json) -> Iterator[ApiCal
 def plan_ports(memberships: Sequence[Membership], ports: Iterable[Json]) -> Iterator[ApiCall]:
     """Yield what puts groups on the ports that they belong on, and takes them off all others.
 
-    A port without port security can have no group. Raises at the end where others were not listed.
+    Raises at the end where those that a port has were not listed.
     """
     unread = list[str]()
     for port in ports:
@@ -74,13 +91,8 @@ def plan_ports(memberships: Sequence[Membership], ports: Iterable[Json]) -> Iter
             unread.append(f"ListPorts: port {port.get('id')} lacks security_groups")
             continue
         current = set(map(str, listed))
-        at = {text(record.get("ip_address")) for record in objects(port.get("fixed_ips"))}
-        wanted = set(current)
-        for membership in memberships:
-            wanted.discard(membership.group_id)
-            is_secured = port.get("port_security_enabled", True)
-            if is_secured and at & {membership.addresses.get(text(port.get("device_id")), "")}:
-                wanted.add(membership.group_id)
+        groups = {membership.group_id for membership in memberships}
+        wanted = (current - groups) | {it.group_id for it in memberships if it.includes(port)}
         if wanted != current:
             body = {"port": {"security_groups": sorted(wanted)}}
             yield ApiCall("UpdatePort", "network", "PUT", f"/ports/{port['id']}", body)
@@ -95,9 +107,13 @@ class PortGroups:
         self._waiting: dict[str, Membership] = {}
         self._run: asyncio.Task[None] | None = None
         self._lock = SharedLock()
+        self._refused = set[str]()  # ports that could not be changed the last time
 
     async def apply(self, membership: Membership) -> None:
-        """Return once the group is where it belongs; raises when any port could not be changed."""
+        """Return once the group is where it belongs; raises when a port could not be changed.
+
+        One that may not be changed is left out beside others: any kubelet may name its server.
+        """
         self._waiting[membership.group_id] = membership
         if self._run is None:
             self._run = asyncio.create_task(self._change())
@@ -116,7 +132,8 @@ class PortGroups:
 
     async def _change_ports(self, memberships: Sequence[Membership]) -> None:
         """Where someone changes a port meanwhile, as we do for a route, it is read again."""
-        ports, failures = await self._ports(memberships), list[CloudError]()
+        ports, failures = await self._ports(memberships), dict[str, CloudError]()
+        members = {key for key, it in ports.items() if any(one.includes(it) for one in memberships)}
         for _ in range(MAX_ROUNDS):
             changed_meanwhile = list[str]()
             for call in plan_ports(memberships, ports.values()):
@@ -130,14 +147,23 @@ class PortGroups:
                 except RetryAfter:
                     changed_meanwhile.append(port_id)
                 except CloudError as error:
-                    failures.append(error)
+                    failures[port_id] = error
             if not changed_meanwhile:
                 break
             ports = _by_id(await list_ports(self._api, "id", changed_meanwhile, PORT_FIELDS))
         else:
-            failures.append(RetryAfter(f"ports go on changing: {changed_meanwhile}", RACE_RETRY))
-        if failures:
-            raise failures[0]
+            failures[""] = RetryAfter(f"ports go on changing: {changed_meanwhile}", RACE_RETRY)
+        self._check(failures, members)
+
+    def _check(self, failures: Mapping[str, CloudError], members: Collection[str]) -> None:
+        """Raise the first failure; one of a port that may not be changed where none is open."""
+        refused = {key for key, error in failures.items() if _is_refusal(error)}
+        for port_id in refused - self._refused:
+            log.warning("port not opened", extra={"port": port_id, "why": str(failures[port_id])})
+        self._refused = refused
+        for port_id, error in failures.items():
+            if port_id not in refused or refused >= {*members}:
+                raise error
 
     async def _verify_has_none(self, port_id: str) -> None:
         """Raise `CloudError` where a list lacks a port's groups: a write would take them away."""
@@ -234,6 +260,10 @@ def rules_for(
     if check[0]:
         found["tcp", check[0]] |= set(check[1])
     return {IngressRule(*key, cidr) for key, some in found.items() for cidr in some}
+
+
+def _is_refusal(error: CloudError) -> bool:
+    return isinstance(error, Denied | Refused) and not isinstance(error, Unauthenticated)
 
 
 def _by_id(ports: Iterable[Json]) -> dict[str, Json]:
