@@ -86,6 +86,18 @@ async def test_one_kubelet_does_not_choose_where_load_balancers_are(
     assert (body["region"], body["vpc_uuid"]) == (REGION, VPC)
 
 
+async def test_of_two_droplets_that_of_the_older_node_chooses_where_load_balancers_are(
+    do: DigitalOcean, cloud: Started
+) -> None:
+    other = do.add_droplet("hostile", id=1, region=region("fra1"), vpc_uuid=ABSENT)
+    older, newer = host(do.add_droplet("worker")), host(other)
+    for second, item in enumerate((older, newer)):
+        item.raw["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{second}Z"
+    await cloud.ensure(web(), newer, older)
+    (body,) = do.bodies("POST", "load_balancers")
+    assert (body["region"], body["vpc_uuid"]) == (REGION, VPC)
+
+
 def test_of_thousands_of_addresses_that_a_kubelet_writes_few_are_looked_at() -> None:
     """Each invalid one takes the time of an error, for each Service."""
     hostile, right = node("hostile"), {"type": "ExternalIP", "address": "192.0.2.1"}

@@ -58,6 +58,11 @@ async def test_one_kubelet_does_not_choose_the_subnet_of_load_balancers() -> Non
     networks = Networks(cast(OpenStackApi, Neutron(ports)))
     found = await networks.vip_subnets(request.place, (IPV4,), nodes)
     assert [subnet.id for subnet in found] == ["nodes"]
+    for second, item in enumerate(nodes[1::-1]):  # of two the older one
+        item.raw["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{second}Z"
+        item.raw["status"]["addresses"] = item.raw["status"]["addresses"][:1]
+    found = await networks.vip_subnets(request.place, (IPV4,), nodes[:2])
+    assert [subnet.id for subnet in found] == ["nodes"]
 
 
 def test_a_server_of_another_network_takes_no_address_of_a_node() -> None:

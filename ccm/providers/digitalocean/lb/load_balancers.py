@@ -5,7 +5,7 @@ then.
 """
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ccm.cloud.json_api import verify_about
@@ -124,16 +124,16 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     def differences(self, desired: Json, record: Json) -> Json:
         return differences(desired, plan.completed(record, desired))
 
-    async def _place_of(self, droplet_ids: Set[int]) -> tuple[str, str]:
+    async def _place_of(self, droplet_ids: Sequence[int]) -> tuple[str, str]:
         """The region and VPC of most droplets of the Nodes, of which each kubelet names its own.
 
-        Without any it refuses, as a write with them would.
+        Of as many, those of the oldest. Without any it refuses, as a write with them would.
         """
         listed, gpus = (await self._droplet_list()).by_id, DropletList()
-        if droplet_ids - listed.keys():
+        if {*droplet_ids} - listed.keys():
             await self._droplets.add_gpus(gpus)
         known = listed | gpus.by_id
-        found = [known[item] for item in sorted(droplet_ids) if item in known]
+        found = [known[item] for item in droplet_ids if item in known]
         places = Counter((droplet.region, droplet.vpc) for droplet in found)
         if not places:
             raise Refused("no droplet of the Nodes is listed: give region in [Global]")

@@ -61,7 +61,7 @@ _KEPT = (
 class Backends:
     """The droplets that can be behind a load balancer, and Nodes that cannot with the reason."""
 
-    droplet_ids: frozenset[int]
+    droplet_ids: Sequence[int]  # each once, that of the oldest Node first
     names: tuple[str, ...]
     without_ipv6: Mapping[str, int]  # droplets by Node, as the Nodes say
     left_out: tuple[str, ...]
@@ -91,8 +91,9 @@ def backends(kind: str, network: str, nodes: Iterable[Node]) -> Backends:
     why = f"a load balancer of type {kind} needs {'public ' if needs_public else ''}IPv4 addresses"
     if unfit and not fit:
         raise Refused(f"no Node is fit for it ({named(unfit)}): {why}")
+    by_age = sorted(fit, key=lambda node: node.age_order)
     return Backends(
-        frozenset(ids.droplet_of(node.provider_id) for node in fit),
+        [*dict.fromkeys(ids.droplet_of(node.provider_id) for node in by_age)],
         tuple(sorted(node.name for node in fit)),
         {
             node.name: ids.droplet_of(node.provider_id)

@@ -114,7 +114,11 @@ class Networks:
         return [found[family] for family in families if family in found]
 
     async def _subnet_of_nodes(self, nodes: Sequence[Node], family: str) -> Subnet:
-        """Where most Nodes have their addresses, of which each kubelet chooses its own."""
+        """Where most Nodes have their addresses, of which each kubelet chooses its own.
+
+        Of as many, where the oldest has.
+        """
+        nodes = sorted(nodes, key=lambda node: node.age_order)
         servers = [server_id_of(node.provider_id) for node in nodes]
         fixed, counts = await self.fixed_addresses(servers), Counter[str]()
         for node, server in zip(nodes, servers, strict=True):
