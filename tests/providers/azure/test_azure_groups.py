@@ -120,6 +120,21 @@ async def test_who_gets_the_address_of_a_machine_that_is_gone_takes_its_place(
     assert (ip in reached) == (is_node and bool(annotations))
 
 
+async def test_a_node_of_a_long_name_keeps_no_other_from_a_pool_of_addresses(lab: Lab) -> None:
+    """Azure refuses all of a pool with a name of more than 80 characters."""
+    long = [host(lab.add_machine(f"long-{number}"), "a" * 200 + str(number)) for number in range(2)]
+    cloud, near = await Started(lab.config(**BY_ADDRESS)).start(), host(lab.add_machine("near"))
+    await cloud.ensure(web(), *long, near)
+    found = members(lab)
+    assert len(found) == 3
+    assert max(map(len, found)) <= 80
+    lab.delete_machine(ids.machine_of(long[0].provider_id))
+    await cloud.ensure(web(), *long, near)
+    assert members(lab) == found, "one that is not known stays"
+    await cloud.ensure(web(), near)
+    assert members(lab) == {"near"}
+
+
 async def _why(cloud: Started, name: str, nodes: list[Node]) -> str:
     return str((await cloud.describe(*nodes))[name])
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from hashlib import md5
 from ipaddress import ip_address
 from weakref import WeakValueDictionary
 
@@ -28,6 +29,7 @@ CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.
 MEMBERS = "loadBalancerBackendAddressPools"  # of an IP configuration
 ADDRESSES = "loadBalancerBackendAddresses"  # of a pool
 
+MOST_NAME = 80  # characters of a backend address' name, as of all names in Azure's network
 MOST_NAMED = 5  # nodes in a warning
 BY_ADDRESS_ONLY = (
     "machines of uniform scale sets join by address only: set "
@@ -341,7 +343,7 @@ def _addresses_of(keys: Collection[str], interfaces: Iterable[Json]) -> set[str]
 
 def _entries_of(members: PoolMembers, pool: Json) -> dict[str, str]:
     """What has to be in the pool, of which some is there."""
-    unknown = {name.lower() for name, machine in members.wanted.items() if machine is None}
+    unknown = {_entry_name(name) for name, machine in members.wanted.items() if machine is None}
     found = {
         name: ip
         for name, ip in _entries(pool).items()
@@ -350,8 +352,14 @@ def _entries_of(members: PoolMembers, pool: Json) -> dict[str, str]:
     for name, machine in members.wanted.items():
         for ip in machine.private if machine else ():
             if ip_address(ip).version == members.version:
-                found[name.lower()] = ip
+                found[_entry_name(name)] = ip
     return found
+
+
+def _entry_name(node: str) -> str:
+    """A Node's name, or one that is short enough: Azure refuses all of a pool with a longer one."""
+    name, digest = node.lower(), md5(node.encode(), usedforsecurity=False).hexdigest()
+    return name if len(name) <= MOST_NAME else f"{name[: MOST_NAME - len(digest) - 1]}_{digest}"
 
 
 def _entries(pool: Json) -> dict[str, str]:

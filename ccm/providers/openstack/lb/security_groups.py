@@ -133,7 +133,9 @@ class PortGroups:
     async def _change_ports(self, memberships: Sequence[Membership]) -> None:
         """Where someone changes a port meanwhile, as we do for a route, it is read again."""
         ports, failures = await self._ports(memberships), dict[str, CloudError]()
-        members = {key for key, it in ports.items() if any(one.includes(it) for one in memberships)}
+        members = {
+            key for key, it in ports.items() if any(item.includes(it) for item in memberships)
+        }
         for _ in range(MAX_ROUNDS):
             changed_meanwhile = list[str]()
             for call in plan_ports(memberships, ports.values()):
