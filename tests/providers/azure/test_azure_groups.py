@@ -97,6 +97,24 @@ async def test_a_machine_that_is_listed_without_its_addresses_stays_behind_load_
     assert rules(lab) == before
 
 
+async def test_a_pod_that_gets_the_address_of_a_machine_that_is_gone_has_no_clients(
+    lab: Lab,
+) -> None:
+    """With Azure CNI it is another address of the interface of its Node."""
+    nodes = [host(lab.add_machine(name)) for name in ("gone", "other")]
+    cloud = await Started(lab.config(**BY_ADDRESS)).start()
+    await cloud.ensure(web(), *nodes)
+    (gone, other) = (lab.get("networkInterfaces", f"{name}-nic") for name in ("gone", "other"))
+    lab.delete_machine(ids.machine_of(nodes[0].provider_id))
+    lab.delete("networkInterfaces", gone["name"])
+    (was,) = gone["properties"]["ipConfigurations"]
+    pod = {**was["properties"], "primary": False}
+    configurations = [*other["properties"]["ipConfigurations"], {"name": "pod", "properties": pod}]
+    lab.merge(other["id"], properties={**other["properties"], "ipConfigurations": configurations})
+    await cloud.ensure(web(), *nodes)
+    assert members(lab) == {"other"}
+
+
 @pytest.mark.parametrize("is_node", [True, False])
 @pytest.mark.parametrize("annotations", [{}, {"disable-load-balancer-floating-ip": "true"}])
 async def test_who_gets_the_address_of_a_machine_that_is_gone_takes_its_place(

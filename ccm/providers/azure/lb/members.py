@@ -92,12 +92,12 @@ def pool_members(
     names: Names, balancers: Balancers, read: Candidates, wanted: Backends, config: AzureConfig
 ) -> Iterator[PoolMembers]:
     """The members of the Service's pools, and with several load balancers of the cluster's."""
-    nodes, vnet = read.nodes, config.vnet_id.lower()
-    taken = private_addresses(it for it in read.machines.records if vnet in it.networks)
+    nodes = read.nodes
     shares = _shares(names, balancers, nodes, wanted, config) if config.balancers else {}
     own = {names.pool(family).lower(): family for family in names.service.ip_families}
     listed = [node for node in nodes if node.name in wanted and wanted[node.name] is None]
     unknown = {ids.machine_of(node.provider_id) for node in listed}
+    taken = _addresses_of_others(read.machines.interfaces, unknown, config.vnet_id)
     for place, balancer in balancers.items():
         is_own = bool(own_frontends(balancer, names))
         for pool in pools_of(balancer):
@@ -328,6 +328,20 @@ def inner_addresses(interfaces: Iterable[Json]) -> set[str]:
         text(ids.properties_of(item).get("privateIPAddress"))
         for interface in interfaces
         for item in objects(ids.properties_of(interface).get("ipConfigurations"))
+    }
+
+
+def _addresses_of_others(
+    interfaces: Iterable[Json], unknown: Collection[str], vnet_id: str
+) -> set[str]:
+    """Those in the network that machines other than the unknown ones have, Pods' as well."""
+    return {
+        text(settings.get("privateIPAddress"))
+        for interface in interfaces
+        if ids.key_of(ids.properties_of(interface).get("virtualMachine")) not in ("", *unknown)
+        for item in objects(ids.properties_of(interface).get("ipConfigurations"))
+        for settings in (ids.properties_of(item),)
+        if ids.key_of(settings.get("subnet")).startswith(f"{vnet_id.lower()}/")
     }
 
 
