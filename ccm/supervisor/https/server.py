@@ -46,7 +46,9 @@ ACCEPTED_AT_ONCE = 64  # connections, in one turn of the loop, which may be a lo
 HANDSHAKES, HANDSHAKE_PAUSE = 50, 0.05
 """So many of one address at once, then one in so many seconds: each takes milliseconds of the loop
 that renews the Lease."""
-MOST_ADDRESSES = 10_000  # whose handshakes are counted
+CONNECTS, CONNECT_PAUSE = 500, 0.005
+"""The same of connections, whatever comes on them: more are closed before they cost a task."""
+MOST_ADDRESSES = 10_000  # whose connections, and whose handshakes, are counted
 TLS_HANDSHAKE = b"\x16"  # the first byte of a client
 ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
@@ -284,6 +286,7 @@ class TlsListener:
         self._handshakes: dict[asyncio.Task[None], str] = {}  # of clients that spoke
         self._open: dict[BoundedTls, str] = {}  # until the socket is closed, which a client delays
         self._allowances = Allowances[str](HANDSHAKES, HANDSHAKE_PAUSE, MOST_ADDRESSES)
+        self._connects = Allowances[str](CONNECTS, CONNECT_PAUSE, MOST_ADDRESSES)
         self._paced_handshakes = PacedCalls()
 
     async def run(self) -> None:
@@ -316,9 +319,15 @@ class TlsListener:
                 if not failed.done():
                     failed.set_result(error)
                 return
-            connection.setblocking(False)
-            task = start_task(self._serve(connection), self._forget_accepted)
-            self._accepted[task] = connection
+            self._begin(connection, _client_address(connection))
+
+    def _begin(self, connection: socket.socket, address: str) -> None:
+        if address != LOCAL and self._connects.take(address, time.monotonic()):
+            connection.close()
+            return
+        connection.setblocking(False)
+        task = start_task(self._serve(connection, address), self._forget_accepted)
+        self._accepted[task] = connection
 
     def abort(self) -> None:
         """Abort the connections that are left: a client may not answer the close_notify of TLS."""
@@ -332,10 +341,9 @@ class TlsListener:
     def _forget(self, tls: BoundedTls) -> None:
         self._open.pop(tls, None)
 
-    async def _serve(self, connection: socket.socket) -> None:
+    async def _serve(self, connection: socket.socket, address: str) -> None:
         if task := asyncio.current_task():
             del self._accepted[task]
-        address = _client_address(connection)
         try:
             async with asyncio.timeout(self._handshake_timeout):
                 silent = _room(self._silent, MAX_SILENT, address)

@@ -18,7 +18,7 @@ from ccm.processes import resident_bytes
 from ccm.supervisor import listening as listening_module
 from ccm.supervisor.https import server as server_module
 from ccm.supervisor.https.endpoints import Exposition
-from ccm.supervisor.https.server import LOCAL, to_close
+from ccm.supervisor.https.server import LOCAL, TLS_HANDSHAKE, to_close
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
     LocalServer,
@@ -431,6 +431,23 @@ async def test_a_connection_that_its_client_does_not_let_close_counts_as_open(
                 held.enter_context(await asyncio.to_thread(hold, server))
             assert (await server.get("/livez")).status == 200
             assert site_connections(server) <= 5
+
+
+async def test_connections_without_end_of_one_address_are_closed_at_once(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else those that wait to be accepted leave no room for a probe."""
+    monkeypatch.setattr("ccm.supervisor.https.server.CONNECTS", 5)
+    monkeypatch.setattr("ccm.supervisor.https.server.CONNECT_PAUSE", 3600.0)
+    async with serving(reviews) as server:
+        rude = [connected(server, "127.0.0.2") for _ in range(20)]
+        for client in rude:
+            client.sendall(TLS_HANDSHAKE)  # the kernel holds back who is silent
+        await until(lambda: sum(map(is_closed, rude)) == 15)
+        for source in ("127.0.0.1", "127.0.0.3"):
+            assert (await server.get("/healthz", source=source)).status == 200
+        for client in rude:
+            client.close()
 
 
 async def test_no_route_is_looked_for_by_thousands_of_beginnings_of_a_path(
