@@ -27,11 +27,17 @@ class LimitedProcess(Popen[bytes]):
     """
 
     def __init__(
-        self, command: Sequence[str], *, timeout: float | None = None, **options: Any
+        self,
+        command: Sequence[str],
+        *,
+        timeout: float | None = None,
+        most: int | None = None,
+        **options: Any,
     ) -> None:
+        """It may print `most` bytes. With `process_group=None` it may ask at our terminal."""
         self._timeout = TIMEOUT if timeout is None else timeout
-        limited = {"stdout": PIPE, "stderr": PIPE, "process_group": 0}
-        super().__init__(command, **{**options, **limited})
+        self._most = MAX_PRINTED if most is None else most
+        super().__init__(command, **{"process_group": 0, **options, "stdout": PIPE, "stderr": PIPE})
 
     def communicate(self, *_: Any, **__: Any) -> tuple[bytes, bytes]:
         """What it prints, and what is left of its errors, as text; gives it no input."""
@@ -47,6 +53,7 @@ class LimitedProcess(Popen[bytes]):
                 return bytes(printed), errors.decode(errors="replace").encode()
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
+            self.kill()
         self.returncode = self.returncode or 1
         return b"", why.encode()
 
@@ -64,8 +71,8 @@ class LimitedProcess(Popen[bytes]):
                     if not (data := os.read(key.fd, _AT_ONCE)):
                         selector.unregister(key.fileobj)
                     key.data.extend(data)
-                if len(printed) > MAX_PRINTED:
-                    raise ValueError(f"it printed more than {MAX_PRINTED} bytes")
+                if len(printed) > self._most:
+                    raise ValueError(f"it printed more than {self._most} bytes")
                 del errors[:-MAX_ERRORS]
         self.wait(max(0.0, deadline - time.monotonic()))
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from ccm.cli.reporting import fail, say, show
+from ccm.limited_process import LimitedProcess
 from ccm.model.conform import conform
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.status import LeaseHolder, Status
@@ -16,6 +17,7 @@ from ccm.model.status import LeaseHolder, Status
 CONTAINER = "ccm-supervisor"
 NAMESPACE, LEASE = "kube-system", "cloud-controller-manager"
 ANSWER_TIMEOUT = 30.0  # seconds; a Pod of any kubelet may have the labels of a replica
+MAX_ANSWER = 64 << 20  # bytes
 SELECTOR = "app.kubernetes.io/name=ccm-supervisor"
 
 
@@ -37,12 +39,13 @@ class Cluster:
     def run(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         command = ("kubectl", *self.flags, *words)
         try:
-            return subprocess.run(command, capture_output=True, check=False, timeout=ANSWER_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            why = f"no answer within {ANSWER_TIMEOUT:g} s"
-            return subprocess.CompletedProcess(command, 1, b"", why.encode())
+            process = LimitedProcess(
+                command, timeout=ANSWER_TIMEOUT, most=MAX_ANSWER, process_group=None
+            )
         except FileNotFoundError:
             fail(["kubectl is not on PATH; install it"])
+        printed, errors = process.communicate()
+        return subprocess.CompletedProcess(command, process.returncode, printed, errors)
 
     def exec_words(self, pod: str, *words: str) -> tuple[str, ...]:
         return ("exec", *words, pod, "-c", CONTAINER, "--", "ccm-supervisor")

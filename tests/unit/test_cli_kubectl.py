@@ -28,6 +28,7 @@ case "$*" in
   *" exec ccm-odd "*) echo '{{"a":' ;;
   *" exec ccm-list "*) echo '[1]' ;;
   *" exec ccm-slow "*) exec sleep 60 ;;
+  *" exec ccm-long "*) exec cat /dev/zero ;;
   *" exec ccm-b "*"status -o json") echo "container is not running" >&2; exit 1 ;;
   *"--raw=/statusz --server=https://cp-1:10258"*) echo "connection refused" >&2; exit 1 ;;
   *"--raw=/statusz"* | *"status -o json") cat {directory}/status ;;
@@ -181,7 +182,8 @@ def test_a_pod_that_any_kubelet_can_run_spoils_no_view_of_the_replicas(
     kubectl: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccm.cli.replicas.ANSWER_TIMEOUT", 0.5)
-    names = ("ccm-odd", "ccm-list", "ccm-slow")
+    monkeypatch.setattr("ccm.cli.replicas.MAX_ANSWER", 10_000)
+    names = ("ccm-odd", "ccm-list", "ccm-slow", "ccm-long")
     pods = [pod("ccm-a", "cp-2"), *(pod(name, "worker-1") for name in names)]
     (kubectl / "pods").write_text(json.dumps({"items": pods}))
     began = time.monotonic()
@@ -189,7 +191,8 @@ def test_a_pod_that_any_kubelet_can_run_spoils_no_view_of_the_replicas(
     assert time.monotonic() - began < timeout()
     assert "ccm-a leader 1 cp-2 1.2.3 1 of 1 up" in shown
     assert "No answer from ccm-odd: it is not a status" in shown
-    assert "No answer from ccm-slow: no answer within 0.5 s" in shown
+    assert "No answer from ccm-slow: not ended within 0.5 s" in shown
+    assert "No answer from ccm-long: it printed more than 10000 bytes" in shown
 
 
 def test_replicas_on_hosts_are_asked_by_https(kubectl: Path) -> None:
