@@ -154,7 +154,10 @@ class LoadBalancers(Protocol):
         ...
 
     def get(self, service: Service) -> Balancer | None | Awaitable[Balancer | None]:
-        """The load balancer of this Service; None when there is none of ours."""
+        """The load balancer of this Service, whatever it asks for; None when there is none of ours.
+
+        The status of one that is refused is compared with its addresses: none while it is deleted.
+        """
         ...
 
     def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer | Awaitable[Balancer]:

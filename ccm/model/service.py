@@ -1,6 +1,6 @@
 """A read-only, lenient view of the raw JSON of a Service."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -215,15 +215,11 @@ class Service(KubernetesObject):
             yield Feature.DUAL_STACK
 
 
-def asking_for_nothing(service: Service, kept: Collection[str] = ()) -> Service:
-    """The Service as far as what it has is found by: what it asks for may be refused.
-
-    `kept` are annotations.
-    """
-    annotations = {name: text(service.annotations.get(name)) for name in kept}
+def asking_for_nothing(service: Service) -> Service:
+    """The Service as far as what it has is found by: what it asks for may be refused."""
     spec = {"type": "LoadBalancer", "ports": [{"port": 1, "nodePort": 1}]}
     families = {"ipFamilies": [*service.ip_families]}
-    metadata = {**service.meta, "annotations": annotations}
+    metadata = {**service.meta, "annotations": {}}
     return Service({**service.raw, "metadata": metadata, "spec": spec | families})
 
 

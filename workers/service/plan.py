@@ -143,7 +143,7 @@ class FindBalancer:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPublished:
-    """Take from the status what the balancer lost in a change that is not done, nor goes on."""
+    """Take addresses from the status that the balancer gave up in a change that is not done."""
 
     service: Service
 
@@ -313,35 +313,31 @@ def _provide(
         return SetStatus(service, [])  # before it may be another's
     applied, wanted = state.last_applied, relevant_spec(service, state.own_annotations)
     has_backends = bool(applied and applied.backends == backends and not applied.is_lacking)
+    lost = _lost_addresses(service, applied)
     refused_since = now - capabilities.timings.refusal_retry_period
     if why := _refused_before(state, backends, wanted, refused_since) or why_unsupported(
         service, capabilities
     ):
-        is_taken = state.refusal is not None and state.refusal.is_taken and bool(service.ingress)
-        # Or it would lead clients to another Service, or take those of another.
-        if state.has_lost_node_ports or (is_taken and not state.is_deleted):
-            return DeleteBalancer(service, is_orphan=False)
-        held = _still_held(service, applied) if state.may_keep_addresses(service) else []
-        if held != service.ingress:
-            return SetStatus(service, held)
-        if state.is_unsettled and service.ingress:
-            return VerifyPublished(service)
         # What it has keeps serving as it is, so the backends behind it stay right.
         is_left_behind = service.has_finalizer and not has_backends
-        return UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)
+        step = UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)
+        return _give_up_lost(service, state) or step
     # What leads to another Service is changed first: the finalizer may be contested for minutes.
     if not (service.has_finalizer or state.has_lost_node_ports):
         is_new = not (state.owner or service.ingress)
         why = why_refused(service, capabilities) if is_new else ""
         return Refuse(service, why) if why else AddFinalizer(service)
     if applied is None or applied.relevant_spec != wanted:
-        return EnsureBalancer(service, backends, is_check=applied is None and bool(service.ingress))
+        is_check = applied is None and bool(service.ingress)
+        return lost or EnsureBalancer(service, backends, is_check)
     if state.has_lost_node_ports and applied.ingress is None:
         # Another controller's now, so nothing changes what it had: as where it is refused.
         return DeleteBalancer(service, is_orphan=False)
     status = _outstanding_status(service, applied)
     if status and not applied.is_status_tried:
         return status  # before its backends, which may change for ever
+    if lost:  # what the status is to be is refused
+        return lost
     if not has_backends:
         return UpdateNodes(service, backends)
     if now - applied.at >= capabilities.timings.balancer_resync_period:
@@ -349,12 +345,30 @@ def _provide(
     return status or Done("has its load balancer")
 
 
-def _still_held(service: Service, applied: LastApplied | None) -> list[Json]:
-    """Of the status what the load balancer had when the cloud last agreed."""
-    if applied is None or applied.ingress is None:
-        return service.ingress
-    held = [entry.get("ip") for entry in applied.ingress]
-    return [entry for entry in service.ingress if entry.get("ip") in (None, *held)]
+def _give_up_lost(service: Service, state: ServiceState) -> PlannedStep | None:
+    """What a Service that is refused leads to of others, or may do so, goes first."""
+    is_taken = state.refusal is not None and state.refusal.is_taken and bool(service.ingress)
+    if state.has_lost_node_ports or (is_taken and not state.is_deleted):
+        return DeleteBalancer(service, is_orphan=False)
+    if service.ingress and not state.may_keep_addresses(service):
+        return SetStatus(service, [])
+    if lost := _lost_addresses(service, state.last_applied):
+        return lost
+    return VerifyPublished(service) if state.is_unsettled and service.ingress else None
+
+
+def still_held(service: Service, ingress: Sequence[Json]) -> list[Json]:
+    """Of the status what a load balancer with this `ingress` has; host names lead to no node."""
+    held = {None, *(entry.get("ip") for entry in ingress)}
+    return [entry for entry in service.ingress if ingress and entry.get("ip") in held]
+
+
+def _lost_addresses(service: Service, applied: LastApplied | None) -> SetStatus | None:
+    """The write that takes what the load balancer had no more when the cloud last agreed."""
+    if applied is None or applied.ingress is None or service.ingress == applied.stored_ingress:
+        return None
+    held = still_held(service, applied.ingress)
+    return None if held == service.ingress else SetStatus(service, held)
 
 
 def _outstanding_status(service: Service, applied: LastApplied) -> SetStatus | None:

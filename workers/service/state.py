@@ -69,7 +69,7 @@ class ServiceState:
     backends_sent: Backends | None = (
         None  # what the balancer was last to get, whether that worked or not
     )
-    is_unsettled: bool = False  # a change of its balancer was begun, and is not done
+    is_unsettled: bool = True  # its status may have an address that its balancer gave up
     node_ports: frozenset[int] = frozenset()  # to which its balancer may lead
     has_lost_node_ports: bool = False  # and another Service has one of them now
     is_backend_update_due: bool = False  # may update its backends once, debounced or not

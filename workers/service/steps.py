@@ -18,7 +18,6 @@ from ccm.cloud.interface import LoadBalancers, SharesBackends
 from ccm.decide.budget import Priority
 from ccm.errors import (
     CloudError,
-    Denied,
     ImplementedElsewhere,
     KubernetesError,
     NoRoom,
@@ -30,7 +29,7 @@ from ccm.errors import (
 from ccm.kube.client import about
 from ccm.kube.events import Event, ObjectRef
 from ccm.log import seconds_since
-from ccm.model.cloud import Balancer, Ingress
+from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, annotation_path, expect, expect_same, mapping, replace_seen
 from ccm.model.service import FINALIZER, UPSTREAM_FINALIZERS, Service
 from ccm.model.writes import Patch
@@ -53,6 +52,7 @@ from workers.service.plan import (
     is_of_our_class,
     left_alone,
     relevant_spec,
+    still_held,
 )
 from workers.service.state import LastApplied, Refusal, ServiceState, node_ports_of
 
@@ -100,6 +100,7 @@ class ServiceSteps:
         self._sought = set[str]()  # UIDs of Services whose load balancer was looked for in vain
         self._taken = set[str]()  # UIDs of Services of which one answer gives something to another
         self._failed = set[str]()  # UIDs of Services whose last Event says that a sync failed
+        self._verified = set[str]()  # UIDs of Services whose addresses no write took since
         self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
     async def perform(self, state: ServiceState, action: Action) -> tuple[ServiceState, Outcome]:
@@ -123,14 +124,15 @@ class ServiceSteps:
                     return replace(state, owner=service), None
                 return state, Result(left_alone(service))
             case VerifyPublished(service):
-                with suppress(Refused):  # what it asks for cannot be read
-                    state = await self._unpublish_lost(state, service)
+                with suppress(Refused):  # a provider that goes by what the Service asks for
+                    state = await self._verify(state, service)
                 return replace(state, is_unsettled=False), None
             case Forget():
                 uid = state.owner.uid if state.owner else ""
                 self._failed.discard(uid)
                 self._sought.discard(uid)
                 self._taken.discard(uid)
+                self._verified.discard(uid)
                 return ServiceState(planned=state.planned), None
             case _:
                 assert_never(action)
@@ -147,8 +149,6 @@ class ServiceSteps:
             if not (error.is_gone or error.is_race or error.is_refusal):
                 why = write_failed(write, error)
                 self._record(sync_failed(write.service, why))
-            if isinstance(write, SetStatus) and error.is_refusal:
-                await self._unpublish(state, write)
             raise
         self._context.store.wrote("Service", write.service.key, answer)
         applied = state.last_applied
@@ -156,17 +156,6 @@ class ServiceSteps:
             stored = Service(answer).ingress
             applied = replace(applied, stored_ingress=stored, has_annotated=True)
         return replace(state, last_applied=applied)
-
-    async def _unpublish(self, state: ServiceState, refused: SetStatus) -> None:
-        """Take addresses from the status that a refused one has no more.
-
-        A tenant may cause the refusal: an annotation has an invalid host name, or the annotations
-        leave no room for more.
-        """
-        service, held = refused.service, [it.get("ip") for it in refused.ingress]
-        left = [it for it in service.ingress if it.get("ip") in (None, *held)]
-        if left != service.ingress:
-            await self._write(state, SetStatus(service, left))
 
     async def _confirm_gone(self, service: Service) -> None:
         """Return when the API server does not have this very Service; else raise."""
@@ -214,21 +203,18 @@ class ServiceSteps:
                 raise RetryAfter(str(error), STALE_LIST_RETRY) from error
             self._taken.discard(service.uid)
             refusal = Refusal(asked, backends, time.monotonic(), str(error), *kinds)
-            with suppress(CloudError):
-                state = await self._unpublish_lost(state, service)
-            return replace(state, refusal=refusal, is_unsettled=False)
+            return replace(state, refusal=refusal)
         except CloudError as error:
-            await self._after_failure(state, service, error, has_written=bool(calls))
+            await self._after_failure(state, service, error)
             raise
         self._sought.discard(service.uid)
         self._taken.discard(service.uid)
-        if balancer and not balancer.ingress:  # what the status has stays there
-            raise RetryAfter(f"load balancer {balancer.name} has no address yet", ADDRESS_RETRY)
+        ingress = ingress_of(balancer) if balancer else None
+        self._verified.add(service.uid)
         is_news = not action.is_check or service.uid in self._failed
         self._failed.discard(service.uid)
         self.totals["ensured"] += 1
         self._context.counters.count(metrics.BALANCERS_ENSURED)
-        ingress = ingress_json(balancer.ingress) if balancer else None
         warnings = balancer.warnings[:MAX_WARNINGS] if balancer else ()
         if warnings and warnings != state.warnings:
             self._record(without_effect(service, warnings))
@@ -280,9 +266,7 @@ class ServiceSteps:
         except Refused as error:  # no load balancer, or no room: what is planned next is reported
             log.debug("new backends refused", extra={"key": service.key, "why": str(error)})
             refused = LastApplied(None, backends, now, is_refused=True)
-            with suppress(CloudError):
-                state = await self._unpublish_lost(state, service)
-            return replace(state, owner=owner, last_applied=refused)
+            return replace(state, owner=owner, last_applied=refused, is_unsettled=True)
         except CloudError as error:
             if not isinstance(error, RetryAfter):
                 counters.count(metrics.HOST_UPDATES_FAILED)
@@ -313,8 +297,8 @@ class ServiceSteps:
         except CloudError as error:
             self._record_failure(error, delete_failed(service, action.is_orphan, error))
             if not isinstance(error, RetryAfter):
-                await self._withdraw(state, service)
-                await self._unpublish_deleted(state, action)
+                is_ours = is_of_our_class(service, self._context.settings.load_balancer_classes)
+                await self._withdraw(state, service, is_ours and not action.is_orphan)
             raise
         self._verify_found(service)
         self.totals["deleted"] += 1
@@ -342,12 +326,13 @@ class ServiceSteps:
                 )
             finally:
                 if calls:
+                    self._verified.discard(service.uid)
                     self._written.pop(service.uid, None)
                     self._sought.add(service.uid)
         return bool(calls)
 
     async def _after_failure(
-        self, state: ServiceState, service: Service, error: CloudError, *, has_written: bool
+        self, state: ServiceState, service: Service, error: CloudError
     ) -> None:
         """What follows a creation or change that failed; nothing where it only waits."""
         self._record_failure(error, ensure_failed(service, error))
@@ -355,52 +340,43 @@ class ServiceSteps:
             return
         self._failed.add(service.uid)
         await self._withdraw(state, service)
-        keeps = state.may_keep_addresses(service)
-        if has_written or isinstance(error, Denied) or not keeps:
-            with suppress(CloudError):
-                await self._unpublish_lost(state, service)
 
-    async def _withdraw(self, state: ServiceState, service: Service) -> None:
-        """Take the backends from what cannot be changed or deleted, and leads to another Service.
+    async def _withdraw(
+        self, state: ServiceState, service: Service, has_status: bool = True
+    ) -> None:
+        """Take the backends from what cannot be changed or deleted, and leads to another Service;
+        from a status that is ours, the addresses that it gave up.
 
         The next change that succeeds gives them back.
         """
-        if not state.has_lost_node_ports:
-            return
         priority, balancers, owner = Priority.LB_ENSURE, self._balancers, service.namespace
-        with suppress(CloudError):
-            if isinstance(balancers, SharesBackends):
-                await call(priority, balancers.withdraw, service, owner=owner)
-            else:
-                await call(priority, balancers.update_nodes, service, (), owner=owner)
+        if state.has_lost_node_ports:
+            with suppress(CloudError):
+                if isinstance(balancers, SharesBackends):
+                    await call(priority, balancers.withdraw, service, owner=owner)
+                else:
+                    await call(priority, balancers.update_nodes, service, (), owner=owner)
+        is_right = service.uid in self._verified and state.may_keep_addresses(service)
+        if has_status and service.ingress and not is_right:
+            with suppress(CloudError):
+                await self._verify(state, service)
 
-    async def _unpublish_lost(self, state: ServiceState, service: Service) -> ServiceState:
-        """Take addresses from the status that the load balancer lost in a change that failed.
-
-        Whatever has them next would lose clients to the Service. One answer may lack them.
+    async def _verify(self, state: ServiceState, service: Service) -> ServiceState:
+        """Take addresses from the status that the load balancer has no more; one answer may lack
+        them. Whatever has them next would lose clients to the Service.
         """
-        get, owner, listed = self._balancers.get, service.namespace, service.ingress
-        if not listed:
-            return state
+        get, owner = self._balancers.get, service.namespace
         if not state.may_keep_addresses(service):
             return await self._write(state, SetStatus(service, []))
         for _ in range(2):
             found = await call(Priority.LB_ENSURE, get, service, owner=owner)
-            shown = ingress_json(found.ingress) if found else []
-            held = [item.get("ip") for item in shown]
-            left = [it for it in listed if shown and it.get("ip") in (None, *held)]
-            left = left if all(held) else shown  # by host names, which hide the addresses
-            if (found and not shown) or left == listed:
-                return state
-        return await self._write(state, SetStatus(service, left))
-
-    async def _unpublish_deleted(self, state: ServiceState, action: DeleteBalancer) -> None:
-        """The same of a deletion that has written something, unless the status is not ours."""
-        service, classes = action.service, self._context.settings.load_balancer_classes
-        is_ours = not action.is_orphan and is_of_our_class(service, classes)
-        if is_ours and service.uid in self._sought:
-            with suppress(CloudError):
-                await self._unpublish_lost(state, service)
+            left = still_held(service, ingress_of(found) if found else [])
+            if left == service.ingress:
+                break
+        else:
+            state = await self._write(state, SetStatus(service, left))
+        self._verified.add(service.uid)
+        return state
 
     @contextmanager
     def _written_by(self, service: Service) -> Iterator[list[str]]:
@@ -413,6 +389,8 @@ class ServiceSteps:
                 may_be_written = type(error) is CloudError
                 raise
             finally:
+                if calls:
+                    self._verified.discard(service.uid)
                 if calls or may_be_written:
                     self._written[service.uid] = time.monotonic()
 
@@ -495,15 +473,20 @@ def path_of(service: Service) -> str:
     return f"/api/v1/namespaces/{quote(service.namespace)}/services/{quote(service.name)}"
 
 
-def ingress_json(ingress: Sequence[Ingress]) -> list[Json]:
-    """`status.loadBalancer.ingress` for these addresses; `ipMode` goes with an IP only."""
+def ingress_of(balancer: Balancer) -> list[Json]:
+    """`status.loadBalancer.ingress` for its addresses; `ipMode` goes with an IP only.
+
+    Raises `RetryAfter` while it has none: what the status has stays there.
+    """
+    if not balancer.ingress:
+        raise RetryAfter(f"load balancer {balancer.name} has no address yet", ADDRESS_RETRY)
     return [
         {
             **({"ip": entry.ip} if entry.ip else {}),
             **({"hostname": entry.hostname} if entry.hostname else {}),
             **({"ipMode": str(entry.ip_mode)} if entry.ip and entry.ip_mode else {}),
         }
-        for entry in ingress
+        for entry in balancer.ingress
     ]
 
 

@@ -55,11 +55,24 @@ async def test_what_a_service_has_is_shown_whatever_it_asks_for(harness: Harness
     """What a change gave up is taken from its status, also where the next one is refused."""
     await harness.ensure(service(), await harness.machines(1))
     made = await harness.call(harness.load_balancers.get, service())
-    invalid = service(loadBalancerSourceRanges=["10.0.0.0/33"])
-    shown = await harness.call(harness.load_balancers.get, invalid)
     assert made
-    assert shown
-    assert shown.ingress == made.ingress
+    keys = sorted(await invoke(harness.adapter.annotation_keys))
+    asked = [service("web", {key: value}) for key in keys for value in ("odd", "-1", "[")]
+    for invalid in (*asked, *(service(**spec) for spec in INVALID)):
+        shown = await harness.call(harness.load_balancers.get, invalid)
+        assert shown, invalid.raw
+        ways = {way.ip for way in shown.ingress}
+        assert ways in ({way.ip for way in made.ingress}, {""}), invalid.raw
+
+
+INVALID: tuple[dict[str, Any], ...] = (
+    {"ports": []},
+    {"ports": [port(80, "SCTP")]},
+    {"ports": [port(80, node_port=0)]},
+    {"loadBalancerSourceRanges": ["10.0.0.0/33"]},
+    {"loadBalancerIP": "everybody"},
+)
+"""What most clouds refuse."""
 
 
 async def test_hosts_are_replaced_and_nothing_else(harness: Harness) -> None:

@@ -595,7 +595,8 @@ class Replacing(Balancers):
     async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
         if self.error and self.of(service):
             self._write()
-            del self.records[self.name_for(service)]
+            if not self.hostname:
+                del self.records[self.name_for(service)]
         if self.error:
             raise self.error
         return await super().ensure(service, backends)
@@ -611,6 +612,39 @@ async def test_who_is_refused_while_a_change_goes_on_keeps_no_address_that_this_
         await w.change(INVALID_RANGES)
         await w.later()
         assert not w.service().ingress
+
+
+async def test_who_fails_after_a_change_that_waits_keeps_no_address_that_this_gave_up() -> None:
+    """As with a security group that AWS does not know, which may yet come."""
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        balancers.error = RetryAfter("the former one goes", 60.0)
+        await w.change(spec(ports=[port(81)]))
+        assert w.service().ingress, "the change goes on"
+        balancers.error = CloudError("no such group")
+        await w.change(spec(ports=[port(82)]))
+        assert not w.service().ingress
+
+
+@pytest.mark.parametrize("why", ["plan", "cloud", "error"])
+async def test_who_is_refused_after_a_restart_keeps_no_address_that_was_given_up(why: str) -> None:
+    """The worker ended before it wrote the status, and what it knew went with it."""
+    async with running_with(service(), N1) as before:
+        assert before.service().ingress
+        (name, record), *_ = before.balancers.records.items()
+        before.balancers.records[name] = replace(record, ip="192.0.2.9")
+    w = before.restarted()
+    w.cluster.put(w.changed(INVALID_RANGES if why == "plan" else RANGES))
+    error = Refused("no such flavor") if why == "cloud" else CloudError("no such group")
+    w.balancers.failures["ensure"] = [error] * 9
+    async with running(w):
+        assert not w.service().ingress
+        reads = len(w.balancers.named("get"))
+        await w.later()
+        assert len(w.balancers.named("get")) == reads, "it is looked for once"
+        w.balancers.failures["ensure"] = []
+        await w.change(spec(loadBalancerSourceRanges=[]))
+        assert w.service().ingress == [{"ip": "192.0.2.9"}]
 
 
 def of_namespace(name: str) -> Tweak:
@@ -669,10 +703,9 @@ async def test_a_host_name_keeps_no_address_that_was_given_up_in_the_status() ->
     """The load balancer is there, at another address, which the host name hides."""
     balancers = Replacing()
     async with running_with(service(), N1, balancers=balancers) as w:
-        balancers.hostname = "web.example"
-        balancers.failures["ensure"] = [Denied("no right to open it")] * 5
+        balancers.hostname, balancers.error = "web.example", Denied("no right to open it")
         await w.change(spec(ports=[port(81)]))
-        assert w.service().ingress == [{"hostname": "web.example"}]
+        assert not w.service().ingress
 
 
 async def test_a_status_that_is_refused_keeps_no_address_that_was_given_up() -> None:
@@ -683,6 +716,7 @@ async def test_a_status_that_is_refused_keeps_no_address_that_was_given_up() -> 
         (name, record), *_ = w.balancers.records.items()
         w.balancers.records[name] = replace(record, ip="192.0.2.9")
         await w.change(annotated({"example.com/filler": "x" * (MOST_ANNOTATED - 30)}))
+        await w.later()
         assert former not in w.service().ingress
         await w.change(annotated({"example.com/filler": ""}))
         assert w.service().ingress == [{"ip": "192.0.2.9"}]
@@ -712,6 +746,21 @@ async def test_who_is_refused_once_an_address_was_given_up_keeps_none_in_the_sta
         balancers.refused = ""
         await w.change(spec(loadBalancerSourceRanges=[]))
         assert w.service().ingress == [{"ip": "192.0.2.9"}]
+
+
+async def test_who_is_refused_while_its_balancer_shows_no_address_keeps_its_own() -> None:
+    async with running_with(service(), N1) as before:
+        kept = before.service().ingress
+    w = before.restarted()
+    w.balancers.has_addresses = False
+    w.cluster.put(w.changed(INVALID_RANGES))
+    async with running(w):
+        await w.later()
+        assert w.service().ingress == kept
+        w.balancers.has_addresses = True
+        await w.later()
+        assert w.service().ingress == kept
+        assert [reason for reason, _ in await w.reported()] == ["SyncLoadBalancerFailed"]
 
 
 async def test_a_status_that_is_refused_keeps_the_address_that_it_has() -> None:

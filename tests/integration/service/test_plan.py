@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ccm.errors import KubernetesError
-from ccm.model.cloud import Ingress, IpMode
+from ccm.model.cloud import Balancer, Ingress, IpMode
 from ccm.model.objects import Json
 from ccm.model.service import FINALIZER, UPSTREAM_FINALIZERS, Feature, Service
 from tests.support.cluster import patched
@@ -26,7 +26,7 @@ from workers.service.plan import (
     wants_balancer,
 )
 from workers.service.state import ServiceState
-from workers.service.steps import ingress_json, patch_for
+from workers.service.steps import ingress_of, patch_for
 
 from .objects import (
     EXCLUDED,
@@ -222,12 +222,12 @@ def test_when_a_status_says_what_it_should(
 
 
 def test_an_ip_mode_goes_with_an_ip_only() -> None:
-    ways = [
+    ways = (
         Ingress(ip="192.0.2.1", ip_mode=IpMode.PROXY),
         Ingress(ip="192.0.2.2"),
         Ingress(hostname="lb.example", ip_mode=IpMode.VIP),
-    ]
-    assert ingress_json(ways) == [
+    )
+    assert ingress_of(Balancer("web", ways)) == [
         {"ip": "192.0.2.1", "ipMode": "Proxy"},
         {"ip": "192.0.2.2"},
         {"hostname": "lb.example"},

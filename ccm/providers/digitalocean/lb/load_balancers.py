@@ -181,10 +181,8 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
             )
 
     def balancer(self, request: LoadBalancerRequest, records: Sequence[Json]) -> Balancer:
-        record = records[0]
-        ingress = request.ingress(record) if record.get("status") == ACTIVE else ()
-        warnings = tuple(dict.fromkeys(request.warnings))
-        return Balancer(text(record.get("name")), ingress, warnings)
+        record, warnings = records[0], tuple(dict.fromkeys(request.warnings))
+        return Balancer(text(record.get("name")), request.ingress(record), warnings)
 
     async def missing_permissions(self) -> Sequence[str]:
         """Scopes to read that the token lacks; those to write cannot be tried."""

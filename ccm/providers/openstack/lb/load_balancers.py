@@ -41,7 +41,7 @@ from ccm.providers.openstack.lb.request import (
     node_selector,
     read_request,
 )
-from ccm.providers.openstack.lb.waiting import ERROR
+from ccm.providers.openstack.lb.waiting import ERROR, PENDING_DELETE
 
 SELECTOR_READ = 16_384  # characters of a selector that are read with each change of a Service
 FIXED = {
@@ -96,20 +96,20 @@ class OctaviaLoadBalancers:
         return node_selector(Annotations(service), self._config, SELECTOR_READ).keys()
 
     async def get(self, service: Service) -> Balancer | None:
+        """By its marks, as what it names may not be what it is on."""
         try:
             request = self._read(service)
         except Refused:
-            key = PREFIX + BALANCER_ID
-            kept = [key] if is_id(text(service.annotations.get(key)).strip()) else []
-            request = self._read(asking_for_nothing(service, kept))
+            request = self._read(asking_for_nothing(service))
         try:
-            found = await self._find(request)
+            found = [item.record for item in await self._all_of(service)]
         except at_octavia.NotOwned:
             return None
-        if found is None or not (found.role is Role.OWNER or request.names.is_on(found.record)):
+        if not found:
             return None
-        addresses = await self._addresses.of(request, found.record)
-        return self._balancer(request, found.record, addresses)
+        kept = [item for item in found if item.get("provisioning_status") != PENDING_DELETE]
+        addresses = [item for it in kept for item in await self._addresses.of(request, it)]
+        return self._balancer(request, (kept or found)[0], addresses)
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; `RetryAfter` follows each change that Octavia needs time for."""

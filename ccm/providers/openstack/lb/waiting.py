@@ -11,7 +11,7 @@ from typing import NoReturn
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.objects import Json, text
 
-ACTIVE, ERROR = "ACTIVE", "ERROR"
+ACTIVE, ERROR, PENDING_DELETE = "ACTIVE", "ERROR", "PENDING_DELETE"
 SHORTEST, LONGEST = 0.5, 15.0  # seconds between two looks
 LONGEST_FIRST = 120.0  # seconds until the first; an amphora takes a minute and more to boot
 SHARE = 0.15  # of the time that it has taken so far, until the next look
