@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ccm.cloud.shared_read import SharedLock
 from ccm.cloud.shared_write import PendingChange, SharedWrite, end_all
-from ccm.errors import CloudError, NoRoom, NotFound, Refused, RetryAfter
+from ccm.errors import CloudError, Denied, NoRoom, NotFound, Refused, RetryAfter
 from ccm.model.objects import Json, objects, text
 from ccm.providers.azure.api import BUSY_RETRY, RACE_RETRY, AzureApi, PreconditionFailed
 from ccm.providers.azure.ids import key_of, properties_of
@@ -42,7 +42,7 @@ class SharedResource:
     """One resource by its path; `noun` names it in operations, `empty` is what a new one is.
 
     It is deleted in place of a write that would leave nothing which `is_used`. Others wait for its
-    `lock` while one writes.
+    `lock` while one writes. For one write alone, which compares itself, it is not `is_kept`.
     """
 
     def __init__(
@@ -53,8 +53,10 @@ class SharedResource:
         empty: Json | None,
         is_used: Callable[[Json], bool] = lambda _: True,
         lock: SharedLock | None = None,
+        *,
+        is_kept: bool = True,
     ) -> None:
-        self._api, self._noun, self.path = api, noun, path
+        self._api, self._noun, self.path, self._is_kept = api, noun, path, is_kept
         self._empty, self._is_used = empty, is_used
         self._shared = SharedWrite(self._write_now, lock)
         self._alone = dict[str, float]()  # owners, until when
@@ -114,22 +116,22 @@ class SharedResource:
     async def _write_once(self, batch: Pending) -> None:
         known = batch[0].change.known if len(batch) == 1 else None
         batch[0].change.known = None  # another try reads it
-        current = known or await self.read()
+        current, before = known or await self.read(), self._etag
         if current is not None:
             await self._learn(current)
         wanted = deepcopy(current) if current is not None else deepcopy(self._empty)
         if wanted is None:
             raise Missing(f"{self._noun} {self.path} is not there")
         for item in batch:
-            before = deepcopy(wanted)
+            unchanged = deepcopy(wanted)
             try:
                 item.change.edit(wanted)
             except CloudError as error:
                 end_all([item], error=error)
-                wanted = before
-            item.change.is_effective = wanted != before
+                wanted = unchanged
+            item.change.is_effective = wanted != unchanged
         pending = [item for item in batch if not item.is_done]
-        await self._verify(current, wanted)
+        await self._verify(current, wanted, is_known=not self._is_kept or before == self._etag)
         state = text(properties_of(current or {}).get("provisioningState"))
         if wanted == (current or self._empty) and (state != "Failed" or not pending):
             result = current
@@ -166,9 +168,9 @@ class SharedResource:
         listed = await self._api.list(f"List{self._noun}s", self.path.rpartition("/")[0])
         return next((item for item in listed if key_of(item) == self.path.lower()), None)
 
-    async def _verify(self, current: Json | None, wanted: Json) -> None:
+    async def _verify(self, current: Json | None, wanted: Json, is_known: bool) -> None:
         """Raise where the write may take away what others have: entries that are not understood,
-        or, where it is empty or not there, what another kind of read has.
+        or, where it is empty, not there or not known by its ETag, what another kind of read has.
         """
         before, empty = properties_of(current or {}), list[str]()
         for key, value in properties_of(wanted).items():
@@ -177,12 +179,34 @@ class SharedResource:
                 if objects(known) != known:
                     raise CloudError(f"{self._noun} {self.path}: {key} is not understood")
                 empty += [] if known else [key]
-        if current is not None and not (empty and before):
+        must_be_asked = current is None or bool(empty and before)
+        if (is_known or wanted == current) and not must_be_asked:
             return
-        item = await self.listed()
-        if item and (current is None or any(map(properties_of(item).get, empty))):
+        try:
+            item = await self.listed() or {}
+        except Denied:  # where it may be read, but not what is beside it
+            if must_be_asked:
+                raise
+            return
+        is_of_it = item.get("etag") == (current or {}).get("etag")
+        is_less = current is None or (is_of_it and lacks(current, item))
+        if item and (is_less or any(map(properties_of(item).get, empty))):
+            self._etag = ""
             why = f"{self._noun} {self.path} is listed otherwise"
             raise PreconditionFailed(why, RACE_RETRY)
+
+
+def lacks(answer: object, other: object) -> bool:
+    """Whether an answer is without something that another one of the same ETag has."""
+    if isinstance(other, dict):
+        known = answer if isinstance(answer, dict) else {}
+        return any(
+            item and (key not in known or lacks(known[key], item)) for key, item in other.items()
+        )
+    if isinstance(other, list):
+        listed = answer if isinstance(answer, list) else []
+        return len(listed) < len(other) or any(map(lacks, listed, other))
+    return False
 
 
 def _entries(resource: Json) -> set[tuple[str, str]]:

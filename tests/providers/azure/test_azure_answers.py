@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from copy import deepcopy
 from typing import Any, cast
 
 import pytest
@@ -210,6 +211,61 @@ async def test_a_machine_that_a_list_leaves_out_keeps_its_interface_in_the_pool(
         asked.unknown), interfaces)  # fmt: skip
 
 
+@pytest.mark.parametrize("lacking", ["networkSecurityGroup", "enableIPForwarding", "dnsSettings"])
+async def test_an_interface_keeps_the_settings_that_one_answer_lacks(lacking: str) -> None:
+    """Without its security group all ports of the machine are open, for good."""
+    settings: Json = {
+        "networkSecurityGroup": {"id": "/group"},
+        "enableIPForwarding": True,
+        "dnsSettings": {"dnsServers": ["10.0.0.4"]},
+    }
+    path, written = INTERFACE.format("a"), list[Json]()
+    configuration: Json = {"id": f"{path}/ipConfigurations/1", "properties": {}}
+    full: Json = {"ipConfigurations": [configuration], **settings}
+    answers = [full, {key: value for key, value in full.items() if key != lacking}]
+
+    class Api:
+        async def get(self, operation: str, path: str) -> Json:
+            return {"id": path, "etag": "1", "properties": deepcopy(answers.pop())}
+
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            written.append(body["properties"])
+            return {**body, "properties": {**body["properties"], "provisioningState": "Succeeded"}}
+
+    members = Members(cast(AzureApi, Api()), AzureConfig())
+    listed, joining = {"id": path, "etag": "1", "properties": full}, [configuration["id"].lower()]
+    with pytest.raises(RetryAfter, match="lacks"):
+        await members._write(listed, BALANCER, joining)
+    await members._write(listed, BALANCER, joining)
+    assert [{key: item.get(key) for key in settings} for item in written] == [settings]
+
+
+async def test_what_the_first_answer_of_a_process_lacks_is_not_written_back() -> None:
+    """No ETag of before says what others have, such as another cluster's routes."""
+    answers, written = [["a"], ["a", "b"]], list[list[str]]()
+
+    def record(names: list[str]) -> Json:
+        state = {RULES: [{"name": name} for name in names], "provisioningState": "Succeeded"}
+        return {"id": BALANCER, "etag": "1", "properties": state}
+
+    class Api:
+        async def get(self, operation: str, path: str) -> Json:
+            return record(answers.pop(0))
+
+        async def list(self, operation: str, path: str) -> Sequence[Json]:
+            return [record(["a", "b"])]
+
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            written.append([rule["name"] for rule in body["properties"][RULES]])
+            return {**body, "etag": "2"}
+
+    def add(item: Json) -> None:
+        item["properties"][RULES].append({"name": "own"})
+
+    await SharedResource(cast(AzureApi, Api()), "LoadBalancer", BALANCER, {}).change(add)
+    assert written == [["a", "b", "own"]]
+
+
 @pytest.mark.virtual_time
 async def test_interfaces_of_machines_that_come_and_go_take_no_memory() -> None:
     class Api:
@@ -331,7 +387,7 @@ async def test_what_lacks_entries_that_its_etag_stands_for_is_not_written() -> N
             return {**body, "etag": f"{len(written)}"}
 
         async def list(self, operation: str, path: str) -> Sequence[Json]:
-            listed = rules(written[-1])
+            listed = rules(written[-1] if written else ["a", "b"])
             return [{"id": BALANCER, "etag": f"{len(written)}", "properties": listed}]
 
     def rules(names: list[str]) -> Json:
@@ -389,6 +445,9 @@ async def test_anothers_resource_in_the_answer_to_a_write_is_not_taken_for_ones_
     class Api:
         async def get(self, operation: str, path: str) -> Json:
             return current
+
+        async def list(self, operation: str, path: str) -> Sequence[Json]:
+            return [current]
 
         async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
             current.update({**body, "etag": "2"})

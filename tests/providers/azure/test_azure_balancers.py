@@ -244,7 +244,7 @@ async def test_what_one_answer_lacks_of_an_interface_is_not_taken_from_it(
 
     monkeypatch.setattr(AzureApi, kind, read_less)
     assert cloud.load_balancers
-    with nullcontext() if kind == "list" else pytest.raises(RetryAfter, match="lacks pools"):
+    with nullcontext() if kind == "list" else pytest.raises(RetryAfter, match="lacks parts"):
         await invoke(cloud.load_balancers.ensure, web(), [node])
     assert joined(lab, f"{CLUSTER}-internal") == 1
     assert joined(lab) == (kind == "list")

@@ -43,6 +43,7 @@ class FakeNeutron:
         self.gets: list[str] = []
         self.failures: list[CloudError] = []
         self.hides_groups = False  # in lists of ports
+        self.lacking: dict[int, str] = {}  # by the number of a list, a group that it lacks
 
     async def get(self, operation: str, service: str, path: str) -> Json:
         self.gets.append(path)
@@ -50,13 +51,16 @@ class FakeNeutron:
 
     async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
         self.lists.append(target)
-        hidden: Json = {"security_groups": []} if self.hides_groups else {}
+        lacked = self.lacking.get(len(self.lists) - 1)
         return [
-            one | hidden
+            one | {"security_groups": self._shown(one["security_groups"], lacked)}
             for one in self.ports.values()
             if one["id"] in target
             or any(f"security_groups={group}&" in target for group in one["security_groups"])
         ]
+
+    def _shown(self, groups: list[str], lacked: str | None) -> list[str]:
+        return [] if self.hides_groups else [group for group in groups if group != lacked]
 
     def groups_of_ports(self) -> set[tuple[str, ...]]:
         return {tuple(one["security_groups"]) for one in self.ports.values()}
@@ -101,7 +105,7 @@ async def test_a_port_that_changes_meanwhile_is_read_again_and_no_other(
     neutron.failures = [RetryAfter("changed meanwhile", 1.0)]
     await groups_in(neutron).apply(Membership("group", ADDRESSES))
     assert sorted(neutron.changed) == sorted(ADDRESSES)
-    assert neutron.lists[2:] == [f"/ports?id=server-0&{FIELDS}"]
+    assert neutron.lists[3:] == [f"/ports?id=server-0&{FIELDS}"] * 2
 
 
 async def test_a_port_that_goes_on_changing_is_tried_later(neutron: FakeNeutron) -> None:
@@ -148,6 +152,15 @@ async def test_a_port_that_is_listed_without_any_group_keeps_those_that_it_has(
     await groups.apply(membership)
     assert neutron.groups_of_ports() == {("default", "group")}
     assert len(neutron.gets) == len(ADDRESSES), "one with groups is not asked for"
+
+
+@pytest.mark.parametrize("answer", range(4))
+async def test_a_port_keeps_a_group_that_one_list_lacks(neutron: FakeNeutron, answer: int) -> None:
+    """Another's, say, by which its clients come: it was taken off for good."""
+    neutron.ports["server-1"]["security_groups"] = ["default", "web"]
+    neutron.lacking = {answer: "web"}
+    await groups_in(neutron).apply(Membership("group", ADDRESSES))
+    assert neutron.groups_of_ports() == {("default", "group"), ("default", "group", "web")}
 
 
 async def test_a_port_that_has_no_group_gets_the_load_balancers(neutron: FakeNeutron) -> None:

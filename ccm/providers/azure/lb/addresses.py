@@ -241,7 +241,8 @@ class PublicAddresses:
         It is written whole: its DNS label would be anybody's, or its tags would go.
         """
         empty = None if listed else Json()
-        resource = SharedResource(self._api, "PublicAddress", path, empty, lock=SharedLock(None))
+        lock = SharedLock(None)
+        resource = SharedResource(self._api, "PublicAddress", path, empty, lock=lock, is_kept=False)
 
         def edit(current: Json) -> None:
             if current.get("etag") == listed.get("etag") and not covers(current, listed):

@@ -23,7 +23,7 @@ from ccm.providers.azure.lb.names import IPV6, Names
 from ccm.providers.azure.lb.placement import Balancers, spread
 from ccm.providers.azure.lb.plan import may_fill, own_frontends, pools_of
 from ccm.providers.azure.machines import IN_SET, Machine, Machines
-from ccm.providers.azure.shared_writes import Missing, SharedResource
+from ccm.providers.azure.shared_writes import Missing, SharedResource, lacks
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 MEMBERS = "loadBalancerBackendAddressPools"  # of an IP configuration
@@ -235,12 +235,14 @@ class Members:
     async def _write(self, listed: Json, pool_id: str, wanted: Collection[str]) -> None:
         """By a read of its own: it is written whole, and a list may lack what others have there."""
         path = ids.id_of(listed)
-        resource = SharedResource(self._api, "Interface", path, None, lock=SharedLock(None))
+        lock = SharedLock(None)
+        resource = SharedResource(self._api, "Interface", path, None, lock=lock, is_kept=False)
 
         def edit(current: Json) -> None:
             is_same = current.get("etag") == listed.get("etag")
-            if is_same and not _memberships(listed) <= _memberships(current):
-                raise RetryAfter("the answer lacks pools that its ETag stands for", RACE_RETRY)
+            is_all = _memberships(listed) <= _memberships(current) and not lacks(current, listed)
+            if is_same and not is_all:
+                raise RetryAfter("the answer lacks parts that its ETag stands for", RACE_RETRY)
             _put_in(current, pool_id, wanted)
 
         current = await resource.read()

@@ -137,9 +137,8 @@ class PortGroups:
             key for key, it in ports.items() if any(item.includes(it) for item in memberships)
         }
         for _ in range(MAX_ROUNDS):
-            changed_meanwhile = list[str]()
-            for call in plan_ports(memberships, ports.values()):
-                port_id = call.path.rpartition("/")[2]
+            calls, changed_meanwhile = await self._agreed(memberships, ports, failures)
+            for port_id, call in calls.items():
                 try:
                     if not ports[port_id]["security_groups"]:
                         await self._verify_has_none(port_id)
@@ -166,6 +165,25 @@ class PortGroups:
         for port_id, error in failures.items():
             if port_id not in refused or refused >= {*members}:
                 raise error
+
+    async def _agreed(
+        self,
+        memberships: Sequence[Membership],
+        ports: Mapping[str, Json],
+        failures: dict[str, CloudError],
+    ) -> tuple[dict[str, ApiCall], list[str]]:
+        """The changes by port, and the ports that a second list has with other groups: one list may
+        lack some, which a change would take away.
+        """
+        calls = dict[str, ApiCall]()
+        try:
+            for call in plan_ports(memberships, ports.values()):
+                calls[call.path.rpartition("/")[2]] = call
+        except CloudError as error:
+            failures[""] = error
+        again = _by_id(await list_ports(self._api, "id", calls, PORT_FIELDS))
+        odd = [port for port in calls if _groups(again.get(port, {})) != _groups(ports[port])]
+        return {port: call for port, call in calls.items() if port not in odd}, odd
 
     async def _verify_has_none(self, port_id: str) -> None:
         """Raise `CloudError` where a list lacks a port's groups: a write would take them away."""
@@ -270,6 +288,10 @@ def _is_refusal(error: CloudError) -> bool:
 
 def _by_id(ports: Iterable[Json]) -> dict[str, Json]:
     return {text(port.get("id")): port for port in ports}
+
+
+def _groups(port: Json) -> set[str]:
+    return set(map(text, port.get("security_groups") or ()))
 
 
 def _read_rule(rule: Json) -> IngressRule:
