@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from ccm.cloud.config_file import certificate_problem, why_unreadable
@@ -10,6 +11,7 @@ from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials, Rene
 from ccm.cloud.failures import Unsent
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, next_of, read_list
+from ccm.cloud.lookup import MAX_PARTS
 from ccm.errors import (
     CloudError,
     ConfigurationFaults,
@@ -219,7 +221,7 @@ class OpenStackApi(JsonApi):
     def error_text(self, content: Any, response: HttpResponse) -> str:
         """Each service has a form of its own."""
         content = mapping(content)
-        for said in (content, *map(mapping, content.values())):
+        for said in map(mapping, (content, *islice(content.values(), MAX_PARTS))):
             parts = [text(said.get(key)) for key in ("type", "title", "message", "faultstring")]
             if words := ": ".join(filter(None, parts)):
                 return words

@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
+from ccm.cloud.lookup import MAX_PARTS
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import node, volume
 from ccm.errors import CloudError, NoRoom, Refused, Unanswered
@@ -339,3 +340,17 @@ def test_an_error_says_what_the_service_said(
     with pytest.raises(CloudError, match=words) as raised:
         api.read("GetThing", HttpResponse(status, "", {}, body))
     assert type(raised.value) is kind
+
+
+def test_of_an_error_with_keys_without_number_some_are_looked_at() -> None:
+    """One and a half million take seconds of one turn."""
+    config = OpenStackConfig(GlobalSection(auth_url="http://127.0.0.1:9"))
+    api = OpenStackApi(config, lambda: config, KitGate(1.0), "test")
+    content: Json = {f"{number}": 1 for number in range(2 * MAX_PARTS)}
+    assert not api.error_text(
+        content | {"badRequest": {"message": "no"}}, HttpResponse(400, "", {})
+    )
+    assert (
+        api.error_text({"badRequest": {"message": "no"}} | content, HttpResponse(400, "", {}))
+        == "no"
+    )
