@@ -66,7 +66,7 @@ class PendingRequest:
 class FairQueue:
     """Who was served when, in one class: what those who wait next are compared by."""
 
-    in_order: int = 0  # calls since the last that went to a lower priority, while one waited
+    in_order: int = 0  # calls since the last that any lower priority could get, while one waited
     granted: int = 0
     lower_at: dict[Priority, int] = field(default_factory=dict)
     owner_at: dict[tuple[Priority, str, str], float] = field(default_factory=dict)
@@ -84,7 +84,8 @@ class FairQueue:
         owners = {request.owner for request in candidates}
         lower = {each.priority for each in pending if rank(each.priority) is not first}
         if self.in_order < SHARE - 1:
-            has_turn = owners - {""} and self.in_order >= len(owners)
+            last = max((self.lower_at.get(each, 0) for each in lower), default=0)
+            has_turn = owners - {""} and self.granted - last >= len(owners)
             lower = lower & TAKING_TURNS if has_turn else set()
         if lower:
             chosen = min(lower, key=lambda each: (self.lower_at.get(each, 0), each))
@@ -98,9 +99,9 @@ class FairQueue:
         self.granted += 1
         self.lower_at[request.priority] = self.granted
         own, ranks = rank(request.priority), {rank(other.priority) for other in pending}
-        if own > min(ranks):
+        if own > min(ranks) and self.in_order >= SHARE - 1:
             self.in_order = 0
-        elif own < max(ranks):
+        elif len(ranks) > 1:
             self.in_order += 1
         if len(self.owner_at) > OWNERS_KEPT:
             recent = {who: at for who, at in self.owner_at.items() if at > now - GRANT_WAIT}

@@ -167,9 +167,17 @@ def test_load_balancers_of_one_namespace_hold_up_no_route_and_no_volume(priority
     shared = [request("a", ENSURE)] * 100
     refresh = [request("a", Priority.REFRESH)] * 100
     waiting = [*hostile, *shared, *refresh, *[request("b", priority)] * 20]
-    order = [each.priority for each in granted(bucket(burst=65), waiting, 101.0, FairQueue())]
+    order = [each.priority for each in granted(bucket(burst=70), waiting, 101.0, FairQueue())]
     assert order.count(priority) == 20
-    assert order.count(Priority.REFRESH) <= 1
+    assert order.count(Priority.REFRESH) == 70 // SHARE
+
+
+def test_routes_that_take_turns_with_namespaces_leave_comparisons_their_share() -> None:
+    ensure = request("a", ENSURE)
+    waiting = [replace(ensure, owner="hostile"), request("b"), request("c", Priority.REFRESH)] * 100
+    order = Counter(granted_to(bucket(burst=100), waiting, 101.0))
+    assert order["c"] == 100 // SHARE
+    assert abs(order["a"] - order["b"]) <= 2 * order["c"]
 
 
 def test_a_backlog_delays_a_more_important_ask_by_one_call_at_most() -> None:
