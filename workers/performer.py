@@ -86,12 +86,10 @@ class Performer:
         """
         timeout = self._timeout
         match write:
-            case Patch(path, operations, cannot_wait=True):
-                return about(path, await self.kube.patch(path, JSON_PATCH, operations, timeout))
-            case Patch(path, operations, merge):
+            case Patch(path, operations, merge, cannot_wait):
                 changed = [each for each in operations if each["op"] != "test"]
                 where = path, *(text(each["path"]) for each in changed)
-                async with self._reverts_counted(where, changed):
+                async with self._reverts_counted(where, changed, cannot_wait):
                     if merge and (answer := await self._merged(path, merge, timeout)):
                         return answer
                     return about(path, await self.kube.patch(path, JSON_PATCH, operations, timeout))
@@ -141,7 +139,9 @@ class Performer:
             return None
 
     @asynccontextmanager
-    async def _reverts_counted(self, where: tuple[str, ...], change: object) -> AsyncIterator[None]:
+    async def _reverts_counted(
+        self, where: tuple[str, ...], change: object, cannot_wait: bool = False
+    ) -> AsyncIterator[None]:
         """Around a write; raises `Contested` while it has to wait."""
         content, now = hash(_TIMES.sub(b"", orjson.dumps(change))), time.monotonic()
         known = self._fields.get(where)
@@ -156,7 +156,7 @@ class Performer:
                 raise Contested(f"{who} sets {where[1]} back whenever it is written", left)
         else:
             known = _Field(content, now)
-        if pause := self._allowances.take(where, now):
+        if not cannot_wait and (pause := self._allowances.take(where, now)):
             why = f"{where[1]} changes again and again: it is written later"
             raise Contested(why, pause)
         yield

@@ -13,7 +13,8 @@ class Patch:
     which costs the API server less. It goes first; when there is another version by now, the
     operations say whether that matters. Its answer may have metadata alone (`is_metadata_only`).
 
-    One that `cannot_wait` is sent however often the field was written before.
+    One that `cannot_wait` is sent however often the field was changed before, but not while another
+    client sets it back each time.
     """
 
     path: str

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -80,12 +81,13 @@ class Server:
     "make",
     [
         lambda: patch("/status/loadBalancer", {"ingress": [{"ip": "192.0.2.1"}]}),
+        lambda: replace(patch("/status/loadBalancer", {"ingress": []}), cannot_wait=True),
         lambda: patch("/metadata/labels/a~1b", "c"),
         lambda: patch("/metadata/finalizers", ["service.kubernetes.io/load-balancer-cleanup"]),
         lambda: Merge(NODE, {"metadata": {"uid": "u"}, "spec": {"taints": [{"key": "off"}]}}),
         lambda: condition("False"),
     ],
-    ids=["status", "label", "finalizer", "taint", "condition"],
+    ids=["status", "address", "label", "finalizer", "taint", "condition"],
 )
 async def test_a_field_that_another_client_sets_back_is_written_ever_more_seldom(
     make: Any, caplog: pytest.LogCaptureFixture

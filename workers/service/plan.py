@@ -336,7 +336,7 @@ def _provide(
     status = _outstanding_status(service, applied)
     if status and not applied.is_status_tried:
         return status  # before its backends, which may change for ever
-    if lost:  # what the status is to be is refused
+    if lost and applied.stored_ingress is None:  # what the status is to be is refused
         return lost
     if not has_backends:
         return UpdateNodes(service, backends)

@@ -139,8 +139,9 @@ class ServiceSteps:
 
     async def _write(self, state: ServiceState, write: ServiceWrite) -> ServiceState:
         try:
-            perform = partial(self._context.performer.perform, patch_for(write))
-            if _gives_up_addresses(write):  # which may be another's by the time of its turn
+            patch = patch_for(write)
+            perform = partial(self._context.performer.perform, patch)
+            if patch.cannot_wait:  # an address may be another's by the time of its turn
                 answer = await perform()
             else:
                 service = write.service
