@@ -31,6 +31,7 @@ LINES, LINES_REFILL = 100, 10.0  # of the log about one namespace at once, then 
 NAMESPACES_KEPT = 10_000
 GROUPS_SHOWN = 10  # reasons in a heartbeat
 NAMES_SHOWN = 5  # keys of each
+KEYS_LOOKED_AT = 1000  # of each, for their namespaces
 OUTDATED_KEPT = 500  # times that no key waits for any more, as it came sooner
 
 
@@ -240,6 +241,10 @@ class PendingGroup:
     logged: float = -math.inf
     keys: dict[str, None] = field(default_factory=dict)
 
+    def namespaces(self) -> set[str]:
+        """Those of its first keys."""
+        return {namespace_of(key) for key in islice(self.keys, KEYS_LOOKED_AT)}
+
     def is_due(self, now: float) -> bool:
         """Whether it is to be logged again."""
         interval = REFUSAL_INTERVAL if self.is_refusal else SUMMARY_INTERVAL
@@ -259,6 +264,7 @@ class ReconcileLog:
         self._pending: dict[str, PendingGroup] = {}
         self._groups: dict[tuple[str, bool], PendingGroup] = {}
         self._summarized = 0.0
+        self._in_summary: dict[str, float] = {}  # namespaces, and when they were last
         self._lines = Allowances[str](LINES, LINES_REFILL, NAMESPACES_KEPT)
         self._recent: deque[tuple[float, str, str, str]] = deque(maxlen=FAILURES_KEPT)
         self.failing = 0  # pending keys that do not just wait
@@ -338,7 +344,8 @@ class ReconcileLog:
             self._recent.append((group.since, "failed", key, why))
 
     def summarize(self, now: float) -> None:
-        """Log once a minute what has failed for that long, so that an outage is not silent.
+        """Log once a minute what has failed for that long, so that an outage is not silent: of the
+        namespaces that were longest not in it, what most keys have.
 
         What the object's owner has to change is logged once an hour.
         """
@@ -348,8 +355,16 @@ class ReconcileLog:
         due = [group for group in failures if group.is_due(now)]
         if not due:
             return
-        group = max(due, key=lambda group: len(group.keys))
+
+        def turn(group: PendingGroup) -> tuple[float, int]:
+            last = (self._in_summary.get(name, -math.inf) for name in group.namespaces())
+            return min(last), -len(group.keys)
+
+        group = min(due, key=turn)
         self._summarized = group.logged = now
+        if len(self._in_summary) > NAMESPACES_KEPT:
+            self._in_summary.clear()
+        self._in_summary |= dict.fromkeys(group.namespaces(), now)
         fields = {"why": group.why, "objects": len(group.keys), "pending": len(self)}
         seconds = round(now - group.since)
         log.warning("reconciles still fail", extra={**fields, "seconds": seconds})

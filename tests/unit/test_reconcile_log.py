@@ -174,6 +174,22 @@ def test_what_goes_on_failing_is_reported_every_minute(
     assert caplog.records == []
 
 
+def test_failures_of_one_namespace_keep_no_other_out_of_what_is_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A tenant may have as many reasons as Services, each of several ones."""
+    monkeypatch.setattr("workers.queue.time.monotonic", lambda: 1000.0)
+    log = ReconcileLog()
+    for number in range(100):
+        log.failed(f"hostile/{number}", f"no such group {number // 2}")
+    log.failed("honest/web", "no such subnet")
+    caplog.clear()
+    for now in range(1000, 1181):
+        log.summarize(now)
+    reasons = [vars(record)["why"] for record in caplog.records]
+    assert reasons == ["no such group 0", "no such subnet", "no such group 0"]
+
+
 def test_what_its_owner_has_to_change_is_reported_every_hour(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
