@@ -12,7 +12,7 @@ from ccm.cloud.gate import current_priority, with_priority
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.harness import port, service
 from ccm.decide.budget import Priority
-from ccm.errors import NoRoom
+from ccm.errors import NoRoom, Refused
 from ccm.model.objects import Json
 from ccm.providers.aws.elb.annotations import NLB
 from ccm.providers.aws.elb.nlb_desired import desired_nlb
@@ -116,7 +116,7 @@ async def test_a_node_whose_group_is_full_keeps_no_service_from_its_load_balance
     assert f"security group {other} has no room" in made.warnings[0]
     (group,) = aws.ec2.describe_security_groups(GroupIds=[aws.nodes_group])["SecurityGroups"]
     assert group["IpPermissions"], "the other node is open"
-    with pytest.raises(NoRoom, match=other):
+    with pytest.raises(Refused, match=other):
         await aws.update_nodes(asking(kind), nodes)
     await aws.ensure(asking(kind), nodes[:1])
     with pytest.raises(NoRoom, match=other):
@@ -135,6 +135,22 @@ async def test_rules_that_may_not_be_changed_keep_no_node_out_injected(aws: Aws,
     ):
         await aws.update_nodes(one, [node_of(machine)])
     assert list(behind(aws, kind)) == [{machine["InstanceId"]}]
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_an_update_for_a_group_that_may_not_be_changed_is_not_tried_for_ever_injected(
+    aws: Aws, kind: str
+) -> None:
+    """What is refused is followed by a change of the load balancer, which warns."""
+    (honest,), other = aws.launch(), aws.make_group("other")
+    (named,) = aws.launch(SecurityGroupIds=[other])
+    nodes = [node_of(honest), node_of(named)]
+    await aws.ensure(asking(kind), nodes[:1])
+    with aws.proxy.fault("AuthorizeSecurityGroupIngress", Refusal(403, "UnauthorizedOperation")):
+        with pytest.raises(Refused, match="ec2:AuthorizeSecurityGroupIngress"):
+            await aws.update_nodes(asking(kind), nodes)
+        made = await aws.ensure(asking(kind), nodes)
+    assert "ec2:AuthorizeSecurityGroupIngress" in made.warnings[0]
 
 
 async def test_rules_that_are_given_up_make_room_for_those_wanted(aws: Aws) -> None:

@@ -302,13 +302,14 @@ class NodeIngress:
     def why_partly(self) -> list[str]:
         """Why some of the groups are not open, where others are; raises what else failed."""
         if self._failure or self._refused.keys() >= self._chosen:
-            self.check()
+            for failure in filter(None, (self._failure, *self._refused.values())):
+                raise failure
         return [str(error) for error in self._refused.values()]
 
     def check(self) -> None:
-        """Raise the first error there was."""
-        for failure in filter(None, (self._failure, *self._refused.values())):
-            raise failure
+        """The same, but raises `Refused` for such a group: a change that warns of it follows."""
+        for why in self.why_partly():
+            raise Refused(why)
 
     def _change(
         self, opens: bool, groups: Callable[[], Iterable[SecurityGroup]], plan: Plan | None = None
