@@ -112,9 +112,7 @@ class AzureLoadBalancers:
             more = {*additional_ips(Annotations(service.annotations))} - {*addresses}
             addresses += sorted(more & published_ips(service))
         ingress = tuple(Ingress(ip=address) for address in addresses)
-        return Balancer(
-            names.base, ingress, is_shared=not all(map(names.is_own, _names(frontends)))
-        )
+        return Balancer(names.base, ingress, is_shared=_is_shared(frontends, names))
 
     def check_service(self, service: Service) -> None:
         read_request(service, self._config, self._cluster)
@@ -273,7 +271,7 @@ class AzureLoadBalancers:
             tuple(Ingress(ip=item) for item in served),
             tuple(request.warnings),
             lacking=join_reasons(reasons),
-            is_shared=not all(map(names.is_own, _names(having))),
+            is_shared=_is_shared(having, names),
         )
 
     async def _give_up(
@@ -443,8 +441,9 @@ class AzureLoadBalancers:
         return found | ({"tags": tags} if tags else {})
 
 
-def _names(records: Sequence[Json]) -> list[str]:
-    return [text(record.get("name")) for record in records]
+def _is_shared(frontends: Sequence[Json], names: Names) -> bool:
+    """Whether one of a Service's frontends is another's, who may serve any other port there."""
+    return not all(names.is_own(text(item.get("name"))) for item in frontends)
 
 
 def _address_of(planned: BalancerPlan, balancer: Json, family: str, public: Json | None) -> str:
