@@ -85,7 +85,8 @@ async def test_none_starves_while_nodes_churn_faster_than_the_cloud_takes_writes
             assert not churning.done()
         assert len((await env.admin.state())["routes"]) < len(await env.node_names())
     print(f"in {seconds:.1f} s meanwhile {meanwhile}")
-    assert meanwhile["UpdateLoadBalancer"] > meanwhile["CreateRoute"] >= 2
+    updates, routes = meanwhile["UpdateLoadBalancer"], meanwhile["CreateRoute"]
+    assert updates + 2 >= routes >= 2, "they take turns, as all Services are in one namespace"
     assert meanwhile.total() <= rate * seconds + 2 * FEW_WRITES
 
 
