@@ -229,7 +229,7 @@ lint: venv ## Lint, and find dead code
 	$(BIN)/vulture
 
 types: venv ## Check types
-	$(BIN)/mypy --cache-dir=$(CACHE)/mypy
+	mkdir -p $(CACHE) && flock $(CACHE)/mypy.lock $(BIN)/mypy --cache-dir=$(CACHE)/mypy
 
 prose: venv ## Check the words of the pages and of what the code shows to people, with Vale
 	$(BIN)/python -m tests.docs.prose
