@@ -232,6 +232,8 @@ def test_a_burst_is_never_less_than_one_call_or_those_of_a_moment(
 
 # What the cloud says is left.
 
+LEAST_CAP = 1.0 / LONGEST_RETRY_AFTER
+
 
 @pytest.mark.parametrize(
     ("calls", "seconds", "tokens", "cap", "until", "open_until"),
@@ -239,9 +241,10 @@ def test_a_burst_is_never_less_than_one_call_or_those_of_a_moment(
         (3, 60.0, 3.0, 0.05, 160.0, 0.0),
         (50, 20.0, 40.0, 2.5, 120.0, 0.0),
         (3, 0.0, 3.0, math.inf, 100.0, 0.0),
-        (0, 60.0, 0.0, 0.0, 160.0, 160.0),
+        (0, 60.0, 0.0, LEAST_CAP, 160.0, 160.0),
         (36, 1e9, 36.0, 0.01, 100.0 + LONGEST_WINDOW, 0.0),
-        (0, 1e9, 0.0, 0.0, 100.0 + LONGEST_RETRY_AFTER, 100.0 + LONGEST_RETRY_AFTER),
+        (1, 1e9, 1.0, LEAST_CAP, 100.0 + LONGEST_WINDOW, 0.0),
+        (0, 1e9, 0.0, LEAST_CAP, 100.0 + LONGEST_RETRY_AFTER, 100.0 + LONGEST_RETRY_AFTER),
     ],
 )
 def test_what_is_left_is_had_at_most_and_lasts(

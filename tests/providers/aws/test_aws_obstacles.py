@@ -373,6 +373,20 @@ async def test_no_group_is_closed_by_an_answer_that_lacks_its_instances_injected
     assert opened_by(aws, "second") == opened_by(aws, "nodes")
 
 
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_a_group_of_instances_that_ended_costs_no_read_each_time(aws: Aws, kind: str) -> None:
+    one, group = asking(kind), aws.make_group("former")
+    nodes = [node_of(aws.launch()[0]), node_of(aws.launch(SecurityGroupIds=[group])[0])]
+    await aws.ensure(one, nodes)
+    aws.ec2.terminate_instances(InstanceIds=[nodes[1].provider_id[-19:]])
+    reads = list[int]()
+    for _ in range(3):
+        aws.proxy.reset()
+        await aws.update_nodes(one, nodes[:1])
+        reads.append(aws.proxy.counted().get("ec2:DescribeInstances", 0))
+    assert reads[0] > reads[1] == reads[2]
+
+
 def opened_by(aws: Aws, group: str) -> set[str]:
     """The names of the Services for which a group is open."""
     names = {asking("nlb", name).default_balancer_name: name for name in ("web", "other")}

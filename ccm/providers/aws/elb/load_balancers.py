@@ -1,5 +1,6 @@
 """The load balancers of AWS as the controllers see them: of the type that a Service asks for."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +43,7 @@ _CALLS = {
     "Describe": "ec2:UpdateSecurityGroupRuleDescriptionsIngress",
 }
 RULE_PREFIX = "kubernetes.io/rule/"  # of descriptions; `=` and the load balancer may follow
+ASK_AGAIN = 600.0  # seconds until a group that seems empty is asked about again
 HOSTNAME_RETRY = 5.0  # seconds until a load balancer without a host name is read again
 
 
@@ -214,6 +216,7 @@ class OpenedGroups:
     def __init__(self, elb: ElbDependencies) -> None:
         self._elb, self._lock = elb, Lock()
         self._ids: dict[str, set[str]] | None = None  # by the name of the load balancer
+        self._empty = dict[str, tuple[set[str], float]]()  # the same, and since when
 
     def of(self, name: str) -> set[str]:
         """The IDs of those of one load balancer."""
@@ -227,9 +230,19 @@ class OpenedGroups:
                 self._ids = dict(found)
             return self._ids.get(name, set())
 
+    def seem_empty(self, name: str, ids: set[str]) -> bool:
+        """Whether an answer showed no others in these a while ago."""
+        known, at = self._empty.get(name, (set(), float("-inf")))
+        return known == ids and time.monotonic() - at < ASK_AGAIN
+
+    def note_empty(self, name: str, ids: set[str]) -> None:
+        self._empty[name] = ids, time.monotonic()
+
     def keep(self, name: str, ids: set[str]) -> None:
         """Have these be those of one load balancer from now on."""
         with self._lock:
+            if not ids:
+                self._empty.pop(name, None)
             if self._ids is not None:
                 self._ids.pop(name, None)
                 self._ids |= {name: ids} if ids else {}
@@ -277,7 +290,12 @@ class NodeIngress:
             return
         with self._kept():
             before = opened.of(name)
-            left = self._vpc.groups_of_others(wanted, before - self._chosen)
+            unused = before - self._chosen
+            if unused and opened.seem_empty(name, unused):
+                unused = set()
+            left = self._vpc.groups_of_others(wanted, unused)
+            if unused and not left:
+                opened.note_empty(name, unused)
             self._change(False, lambda: self._vpc.listed_groups(left, tag), plan)
             closed = set[str]() if self._failure else left
             opened.keep(name, (before | self._chosen) - closed)
