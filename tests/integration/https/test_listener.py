@@ -71,11 +71,17 @@ async def test_when_there_are_too_many_the_oldest_goes_and_a_probe_gets_its_answ
             assert await first[0].read() == b""
 
 
-async def test_silent_connections_close_no_client_and_hold_up_no_probe(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten silent connections have room, and the kernel holds none back."""
     monkeypatch.setattr(listening_module, "SILENCE", 0)
     monkeypatch.setattr(server_module, "MAX_SILENT", 10)
+
+
+@pytest.mark.usefixtures("little_room")
+async def test_silent_connections_close_no_client_and_hold_up_no_probe(
+    reviews: ReviewApi,
+) -> None:
     async with serving(reviews) as server:
         with ExitStack() as held:
             reader, writer = await greeted(server)
@@ -96,12 +102,11 @@ async def test_the_kernel_holds_back_who_is_silent(server: LocalServer) -> None:
         await until(lambda: site_connections(server) == 0)
 
 
+@pytest.mark.usefixtures("little_room")
 async def test_silent_connections_close_no_client_in_its_handshake(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    reviews: ReviewApi,
 ) -> None:
     """It takes a client a while, and a thousand may connect meanwhile."""
-    monkeypatch.setattr(listening_module, "SILENCE", 0)
-    monkeypatch.setattr(server_module, "MAX_SILENT", 10)
     async with serving(reviews) as server:
         with ExitStack() as held:
             client = held.enter_context(
@@ -453,7 +458,7 @@ async def test_connections_without_end_of_one_address_are_closed_at_once(
 async def test_no_route_is_looked_for_by_thousands_of_beginnings_of_a_path(
     server: LocalServer, reviews: ReviewApi
 ) -> None:
-    """That takes ten milliseconds of the loop, whoever asks."""
+    """The search takes ten milliseconds of the loop, without credentials, too."""
     assert (await server.get("/page")).status == 403
     before = reviews.counts["SubjectAccessReview"]
     assert (await server.get("/page" + 4000 * "/")).status == 404
@@ -503,12 +508,11 @@ def is_closed(client: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.usefixtures("little_room")
 async def test_connections_that_wait_are_accepted_together(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn of the loop may be long, and a probe comes after all that connected before."""
-    monkeypatch.setattr(listening_module, "SILENCE", 0)
-    monkeypatch.setattr(server_module, "MAX_SILENT", 10)
     turns, now, address_of = list[int](), 0, server_module._client_address
 
     async def count() -> None:

@@ -36,7 +36,7 @@ HOSTILE = {
 }
 """What is tried on the stand-in of the kit, whose transport is everybody's."""
 ON_EMULATORS = "not_kept or nothing_of_a_deletion"
-"""Cases that no lab runs: each answer that is tried makes load balancers anew."""
+"""Cases for emulators alone: in a lab, each of their many answers would take a load balancer."""
 ROW = re.compile(r"(?P<area>[a-z ]+?)\s{2,}(?P<passed>\d+)\s+(?P<skipped>\d+)\s+(?P<failed>\d+)")
 
 
