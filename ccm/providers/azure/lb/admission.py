@@ -1,6 +1,6 @@
 """The one security group of all Services: who may reach their addresses, written with others'."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -14,8 +14,9 @@ from ccm.providers.azure.lb.addresses import ips_of
 from ccm.providers.azure.lb.annotations import PREFIX
 from ccm.providers.azure.lb.members import Backends, private_addresses
 from ccm.providers.azure.lb.names import Names
+from ccm.providers.azure.lb.records import Records
 from ccm.providers.azure.lb.request import DENIES, BalancerRequest
-from ccm.providers.azure.lb.security_group import Access, Extent, Reached
+from ccm.providers.azure.lb.security_group import Access, Extent
 from ccm.providers.azure.shared_writes import SharedResource
 
 
@@ -34,22 +35,15 @@ def extent_of(
 
 
 class Admission:
-    """Opens and closes; does nothing where the file names no security group.
+    """Opens and closes; does nothing where the file names no security group."""
 
-    `claimed` are, by the base name of a Service, addresses that it has beside its frontends.
-    """
-
-    def __init__(
-        self, api: AzureApi, config: AzureConfig, claimed: Mapping[str, Collection[str]]
-    ) -> None:
+    def __init__(self, api: AzureApi, config: AzureConfig, records: Records) -> None:
         self._name = config.security_group_name
         scope = config.network_scope(config.security_group_resource_group)
         path = scope.id(NETWORK, "networkSecurityGroups", self._name)
         self._group = SharedResource(api, "SecurityGroup", path, None)
         self._read_group = SharedRead(self._group.read)
-        self._reached = dict[str, Reached]()
-        """By the base name of a Service: what others do by an older view closes none of it."""
-        self._claimed = claimed
+        self._records = records
 
     async def admit(
         self,
@@ -62,7 +56,7 @@ class Admission:
         annotations = request.annotations
         ports = request.security_ports(not {*addresses}.isdisjoint(extent.foreign))
         own = {*addresses} - {*extent.shared}
-        self._take_over(own)
+        self._take_over(request.names, own)
         if not request.is_floating:
             extent = replace(extent, stale={*extent.stale, *own})
             addresses = sorted(private_addresses(wanted.values()))
@@ -75,12 +69,11 @@ class Admission:
         opened = None if is_off else access
         await self.open(request.names, opened, addresses, extent, annotations.warnings)
 
-    def _take_over(self, addresses: Collection[str]) -> None:
+    def _take_over(self, names: Names, addresses: Collection[str]) -> None:
         """Let no other Service reach the addresses of one that has them for itself."""
-        for base, claimed in self._claimed.items():
-            if lost := {*claimed} & {*addresses}:
-                known = self._reached.get(base, {})
-                self._reached[base] = {name: {*some} - lost for name, some in known.items()}
+        for other in self._records.others(names):
+            if lost := {*other.additional} & {*addresses}:
+                other.reached = {name: {*some} - lost for name, some in other.reached.items()}
 
     async def open(
         self,
@@ -96,18 +89,18 @@ class Admission:
         """
         if not self._name:
             return
-        base, owner = (names.base, names.service.namespace) if names else ("", "")
-        wanted = security_group.rules_for(access, addresses, extent)
-        self._reached.pop(base, None)
-        if wanted:
-            self._reached[base] = {name: reached for name, (_, reached) in wanted.items()}
+        owner = names.service.namespace if names else ""
+        if names:
+            wanted = security_group.rules_for(access, addresses, extent)
+            reached = {name: destinations for name, (_, destinations) in wanted.items()}
+            self._records.of(names).reached = reached
         group = await self._read_group() or await self._group.listed()  # one answer may hide it
         if group is None:
             warnings.append(f"security group {self._name} is missing: no client is let in")
             return
 
         def edit(item: Json) -> None:
-            others = [known for key, known in self._reached.items() if names and key != base]
+            others = [item.reached for item in self._records.others(names)] if names else []
             security_group.apply(item, access, addresses, extent, others)
 
         copy = deepcopy(group)

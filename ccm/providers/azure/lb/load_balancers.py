@@ -4,7 +4,6 @@ Each Service has parts in them by upstream's names. What is there is read once f
 come together; a Service that has to write reads the resource again, and writes it with its ETag.
 """
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -35,13 +34,14 @@ from ccm.providers.azure.lb.members import (
     private_addresses,
 )
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
-from ccm.providers.azure.lb.placement import Balancers, Place, Placements
+from ccm.providers.azure.lb.placement import Balancers, Place, choose
 from ccm.providers.azure.lb.plan import (
     NO_ADDRESS_RETRY,
     BalancerPlan,
     address_of,
     own_frontends,
 )
+from ccm.providers.azure.lb.records import Records
 from ccm.providers.azure.lb.request import (
     BalancerRequest,
     additional_ips,
@@ -79,17 +79,11 @@ class AzureLoadBalancers:
             for name in names or [config.load_balancer_name or self._cluster]
             for is_internal, suffix in ((False, ""), (True, INTERNAL_SUFFIX))
         }
-        self._placements = Placements()
-        self._held = dict[str, set[str]]()
-        """Addresses that a Service has, public ones by ID, by its base name."""
-        self._additional = dict[str, set[str]]()
-        """Additional and private ones that may be open, by the same: a status may lack them."""
-        self._sockets = dict[str, Mapping[str, Collection[plan.Socket]]]()
-        """Ports by the address of a frontend, by the base name of the Service."""
+        self._records = Records()
         self._shares = not context.restricts_annotations
         paths = [item.path for item in self._resources.values()]
         self._addresses = PublicAddresses(api, config, self._cluster, paths, not self._shares)
-        self._admission = Admission(api, config, self._additional)
+        self._admission = Admission(api, config, self._records)
         self._pools = BackendPools(api, config, instances, self._admission, self._read_balancers)
         self._balancers = SharedRead(self._read_balancers)
 
@@ -126,7 +120,7 @@ class AzureLoadBalancers:
                 balancers = await self._balancers()
                 return await self._ensure(request, nodes, balancers, public)
         except CloudError:  # its rules are none that others have to make room for
-            self._placements.forget(request.names)
+            self._records.of(request.names).place = None
             with suppress(CloudError):
                 await self._give_up(request, balancers, [*public.values()])
             raise
@@ -169,7 +163,7 @@ class AzureLoadBalancers:
             read = await self._pools.read(names, self._pools.nodes, balancers)
             addresses |= self._pools.addresses(names, balancers, read)
         marked = {ip_of(item) for item in listed if owner.is_of(item)} - {""}
-        additional = self._additional.get(names.base, set())
+        additional = self._records.of(names).additional
         more = {*published_ips(service), *marked, *additional} - addresses
         with suppress(Refused):
             more |= {*additional_ips(annotations)} if self._shares else set()
@@ -180,10 +174,7 @@ class AzureLoadBalancers:
         await self._admission.open(names, None, addresses, extent, [])
         left = await self._leave(names, balancers, balancers)
         await self._addresses.release(owner, (), listed)
-        self._placements.forget(names)
-        self._held.pop(names.base, None)
-        self._additional.pop(names.base, None)
-        self._sockets.pop(names.base, None)
+        self._records.forget(names)
         await self._pools.take_over(names, balancers, left)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
@@ -225,19 +216,19 @@ class AzureLoadBalancers:
             for ip in sorted({*more} & inner_addresses(read.machines.interfaces)):
                 raise Refused(f"{ip} is the address of a machine")
         self._check_moving(request, balancers, listed)
-        place = await self._place(request, balancers, listed)
+        place, own = await self._place(request, balancers, listed), self._records.of(names)
+        private = {*map(address_of, before)} - plan.public_keys(balancers.values())
+        opened = own.additional
+        own.place, own.rules = place, len(request.ports)
+        own.additional = {*opened, *more, *private}  # whatever comes of the writes
         for family in request.public:
             public[family] = await self._addresses.ensure(request, family, listed)
         request = self._with_kept_addresses(request, place, balancers)
         planned = await self._plan(request, public, place, balancers.get(place))
-        private = {*map(address_of, before)} - plan.public_keys(balancers.values())
-        opened = self._additional.get(names.base, set())
-        self._additional[names.base] = {*opened, *more, *private}  # whatever comes of the writes
         now = await self._write(planned, place, balancers)
-        having, sockets = plan.frontends_in(now.values(), names), plan.sockets_of(request)
-        self._sockets[names.base] = dict.fromkeys(map(address_of, having), sockets)
-        balancer = now[place]
-        self._held[names.base] = {*map(address_of, own_frontends(balancer, names))}
+        balancer, having = now[place], plan.frontends_in(now.values(), names)
+        held = map(address_of, own_frontends(balancer, names))
+        own.sockets = dict.fromkeys(held, plan.sockets_of(request))
         is_changed = now is not balancers
         wanted, reasons = await self._pools.join(names, now, read, is_changed=is_changed)
         if unknown := [name for name, machine in wanted.items() if machine is None]:
@@ -261,7 +252,7 @@ class AzureLoadBalancers:
             stale |= was - await self._addresses.of_others(now.values(), names)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
         await self._admission.admit(request, addresses, extent, wanted)
-        self._additional[names.base] = {*more}
+        own.additional = {*more}
         await self._pools.take_over(names, now, await self._leave(names, now, now.keys() - {place}))
         used = [ids.id_of(item) for item in public.values()]
         await self._addresses.release(self._addresses.owner(request.service), used, listed)
@@ -305,20 +296,12 @@ class AzureLoadBalancers:
         public = (self._addresses.named(request, family, listed) for family in request.public)
         found = {ids.key_of(item): item for item in public if item}
         asked = found.keys() - plan.public_keys(balancers.values())
-        asked -= self._held.get(request.names.base, set())  # as when someone deletes what has it
         made = {key for key in asked if self._addresses.made_here(found[key])}
         owner = self._addresses.owner(request.service)
         others = {key for key in made if owner.is_anothers(found[key])}
-        for key in asked & others.union(self._claimed(request.names)):
+        for key in asked & others.union(self._records.claimed(request.names)):
             why = f"public address {found[key].get('name')} is another Service's, which moves"
             raise RetryAfter(why, NO_ADDRESS_RETRY)
-
-    def _claimed(self, names: Names) -> set[str]:
-        """Addresses that other Services have, and this one has not: someone may have deleted both
-        frontends.
-        """
-        others = (some for base, some in self._held.items() if base != names.base)
-        return set[str]().union(*others) - {"", *self._held.get(names.base, ())}
 
     async def _place(
         self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]
@@ -333,7 +316,8 @@ class AzureLoadBalancers:
             labels = await self._read_namespace(request.service.namespace)
         named = (self._addresses.named(request, family, listed) for family in request.public)
         public = {ids.key_of(record) for record in named if record}
-        return self._placements.choose(request, balancers, public, labels)
+        expected = self._records.expected(request.names, balancers)
+        return choose(request, balancers, public, labels, expected)
 
     def _with_kept_addresses(
         self, request: BalancerRequest, place: Place, balancers: Balancers
@@ -370,17 +354,9 @@ class AzureLoadBalancers:
             subnet=self._subnet_of(request),
             zones=await self._addresses.zones() if has_new else (),
             shares=self._shares,
-            taken=self._taken(request.names),
-            claimed=self._claimed(request.names) if request.has_fixed_address else (),
+            taken=self._records.taken(request.names),
+            claimed=self._records.claimed(request.names) if request.has_fixed_address else (),
         )
-
-    def _taken(self, names: Names) -> Mapping[str, Collection[plan.Socket]]:
-        """What others serve, by address."""
-        found = defaultdict[str, set[plan.Socket]](set)
-        for base, sockets in self._sockets.items():
-            for address, some in sockets.items() if base != names.base else ():
-                found[address].update(some)
-        return found
 
     async def _write(self, planned: BalancerPlan, place: Place, balancers: Balancers) -> Balancers:
         """Put the Service's parts into its load balancer; before, take them out of others whose

@@ -3,7 +3,6 @@
 By upstream's rules. What is on one stays as long as it may; nothing in here acts.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.azure.balancer_configs import BalancerConfig, matches
 from ccm.providers.azure.ids import key_of, properties_of
 from ccm.providers.azure.lb.annotations import CONFIGURATIONS, PREFIX
-from ccm.providers.azure.lb.names import Names
 from ccm.providers.azure.lb.plan import RULES, frontends_of, own_frontends
 from ccm.providers.azure.lb.request import BalancerRequest
 
@@ -29,47 +27,18 @@ Balancers = Mapping[Place, Json]
 """The load balancers that are there."""
 
 
-class Placements:
-    """Where Services were placed: those that come together do not all go to the emptiest."""
-
-    def __init__(self) -> None:
-        self._expected: dict[str, tuple[Names, Place, int]] = {}  # rules that were not read yet
-
-    def choose(
-        self,
-        request: BalancerRequest,
-        balancers: Balancers,
-        public: Collection[str],
-        namespace: Mapping[str, str],
-    ) -> Place:
-        """Where the Service belongs; raises `Refused` where no load balancer takes it.
-
-        `public` are the keys of addresses that it names, `namespace` the labels of its namespace.
-        """
-        self.forget(request.names)
-        expected = Counter[Place]()
-        for names, place, count in [*self._expected.values()]:
-            if own_frontends(balancers.get(place, {}), names):
-                self.forget(names)
-            else:
-                expected[place] += count
-        place = _choose(request, balancers, public, namespace, expected)
-        self._expected[request.names.base] = request.names, place, len(request.ports)
-        return place
-
-    def forget(self, names: Names) -> None:
-        """Of a Service that is deleted, or is where it was placed."""
-        self._expected.pop(names.base, None)
-
-
-def _choose(
+def choose(
     request: BalancerRequest,
     balancers: Balancers,
     public: Collection[str],
     namespace: Mapping[str, str],
     expected: Mapping[Place, int],
 ) -> Place:
-    """`expected` counts rules that are not in these load balancers yet."""
+    """Where the Service belongs; raises `Refused` where no load balancer takes it.
+
+    `public` are the keys of addresses that it names, `namespace` the labels of its namespace,
+    `expected` rules of others that are not in these load balancers yet.
+    """
     own_kind = {
         place.name: item
         for place, item in balancers.items()

@@ -299,6 +299,13 @@ def public_keys(balancers: Iterable[Json]) -> set[str]:
     return {key_of(properties_of(item).get("publicIPAddress")) for item in frontends}
 
 
+def bases_in(balancer: Json) -> set[str]:
+    """The base names of the Services that have a frontend or rule there."""
+    parts = [*frontends_of(balancer), *objects(properties_of(balancer).get(RULES))]
+    found = (BASE.match(text(item.get("name"))) for item in parts)
+    return {match[0].lower() for match in found if match}
+
+
 def frontends_of(balancer: Json) -> list[Json]:
     """All that there are."""
     return objects(properties_of(balancer).get(FRONTENDS))
