@@ -111,15 +111,9 @@ async def look_up_async(
     size: int, *lookups: Lookup[Awaitable[Mapping[str, A]]]
 ) -> dict[str, A | Unknown]:
     """As `look_up`, with all calls under way together."""
-
-    async def result(batch: Lookup[Awaitable[Mapping[str, A]]]) -> Mapping[str, A] | CloudError:
-        try:
-            return await batch.read_values()
-        except CloudError as failure:
-            return failure
-
     split = _split(size, lookups)
-    return _merge(split, await asyncio.gather(*map(result, split)))
+    results = await read_each({at: batch.read_values() for at, batch in enumerate(split)})
+    return _merge(split, [*results.values()])
 
 
 async def read_each(reads: Mapping[K, Awaitable[T]]) -> dict[K, T | CloudError]:

@@ -1,10 +1,9 @@
 """Where custom storage volumes are: by the cluster member that their pool has them on."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from ccm.cloud.lookup import Lookup, look_up_async, volume_ids
+from ccm.cloud.lookup import Lookup, look_up_async, read_each, volume_ids
 from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown, VolumePlace
@@ -40,19 +39,12 @@ class IncusVolumes:
         for handle in handles:
             project, pool, _ = handle.split("/")
             by_pool[project, pool].append(handle)
-        results = await asyncio.gather(
-            *(self._in_pool(*pool, some) for pool, some in by_pool.items()), return_exceptions=True
-        )
-        failures = [result for result in results if isinstance(result, BaseException)]
-        for failure in failures:
-            if not isinstance(failure, CloudError) or len(failures) == len(results):
-                raise failure
+        reads = {pool: self._in_pool(*pool, some) for pool, some in by_pool.items()}
         answers: dict[str, PlaceAnswer] = {}
-        for some, result in zip(by_pool.values(), results, strict=True):
-            if isinstance(result, BaseException):
-                answers |= dict.fromkeys(some, Unknown(str(result)))
-            else:
-                answers |= result
+        for pool, result in (await read_each(reads)).items():
+            if isinstance(result, CloudError):
+                result = dict.fromkeys(by_pool[pool], Unknown(str(result)))
+            answers |= result
         return answers
 
     async def _in_pool(
