@@ -220,8 +220,7 @@ class Slots:
         """At the end of each reconcile of `key`, whether it took its turn or not."""
         self._having.discard(key)
         while self._waiting and len(self._having) < self._limit:
-            following = self._waiting.next_item()
-            self._waiting.take(namespace_of(following), following)
+            following = self._waiting.pop()
             self._having.add(following)
             self._enqueue(following)
 

@@ -170,8 +170,7 @@ class WorkQueue:
         await self.wait()
         if self._is_closed:
             return None
-        key = self._turns.next_item()
-        self._turns.take(namespace_of(key), key)
+        key = self._turns.pop()
         since = self._ready.pop(key)
         self.counters.observe(metrics.QUEUE_WAIT_SECONDS, seconds=time.monotonic() - since)
         self._in_flight[key] = time.monotonic()

@@ -37,7 +37,7 @@ class SharedLock:
 
     def __init__(self, priority: Priority | None = Priority.LB_ENSURE) -> None:
         self._priority, self.is_held = priority, False
-        self._waiting = RoundRobin[tuple[str, asyncio.Future[None]]]()
+        self._waiting = RoundRobin[asyncio.Future[None]]()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -56,8 +56,7 @@ class SharedLock:
             self.is_held = True
             return
         turn = asyncio.get_running_loop().create_future()
-        owner = current_owner()
-        self._waiting.add(owner, (owner, turn))
+        self._waiting.add(current_owner(), turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -68,9 +67,7 @@ class SharedLock:
     def _release(self) -> None:
         """Hand it over to the next who has not given up."""
         while self._waiting:
-            owner, turn = following = self._waiting.next_item()
-            self._waiting.take(owner, following)
-            if not turn.done():
+            if not (turn := self._waiting.pop()).done():
                 turn.set_result(None)
                 return
         self.is_held = False
@@ -81,25 +78,23 @@ class SharedBlockingLock:
 
     def __init__(self) -> None:
         self._guard, self._is_held = threading.Lock(), False
-        self._waiting = RoundRobin[tuple[str, threading.Event]]()
+        self._waiting = RoundRobin[threading.Event]()
 
     def __enter__(self) -> None:
-        owner, turn = waiting = current_owner(), threading.Event()
+        turn = threading.Event()
         with self._guard:
             if not self._is_held:
                 self._is_held = True
                 return
-            self._waiting.add(owner, waiting)
+            self._waiting.add(current_owner(), turn)
         turn.wait()
 
     def __exit__(self, *_: object) -> None:
         with self._guard:
-            if not self._waiting:
+            if self._waiting:
+                self._waiting.pop().set()
+            else:
                 self._is_held = False
-                return
-            owner, turn = following = self._waiting.next_item()
-            self._waiting.take(owner, following)
-            turn.set()
 
 
 class SharedRead(Generic[A]):

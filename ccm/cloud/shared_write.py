@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
-from weakref import WeakValueDictionary
 
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError
@@ -36,22 +35,13 @@ class SharedWrite(Generic[T]):
     ) -> None:
         self._write, self._lock, self._gather = write, lock or SharedLock(), gather
         self._waiting = list[PendingChange[T]]()
-        self._turns = WeakValueDictionary[str, asyncio.Lock]()  # as long as someone is in them
 
-    async def do(self, change: T, *, alone: str = "") -> Any:
-        """The result of the write with this change.
+    async def do(self, change: T, *, is_alone: bool = False) -> Any:
+        """The result of the write with this change, which has no other in it if it `is_alone`.
 
-        It is in a write with no other where its owner is `alone`, of whom one waits at a time: the
-        others of that owner are in front of no one.
+        As owners take turns at the lock, one such write of an owner at a time is before others.
         """
-        if not alone:
-            return await self._do(change, self._waiting)
-        turn = self._turns.setdefault(alone, asyncio.Lock())
-        async with turn:
-            return await self._do(change, [])
-
-    async def _do(self, change: T, batch: list[PendingChange[T]]) -> Any:
-        own = PendingChange(change)
+        own, batch = PendingChange(change), [] if is_alone else self._waiting
         batch.append(own)
         try:
             async with self._lock.held():

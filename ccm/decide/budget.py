@@ -149,6 +149,10 @@ class RoundRobin(Generic[K]):
         most: OrderedDict[K, None] = max(self._by_owner.values(), key=len)
         return next(iter(most))
 
+    def pop(self) -> K:
+        """The same, which waits no longer."""
+        return self.take(next(iter(self._by_owner)), self.next_item())
+
     def take(self, owner: str, item: K) -> K:
         """It waits no longer; its owner's next turn is behind those of the others."""
         items = self._by_owner[owner]

@@ -84,8 +84,8 @@ class SharedResource:
         """
         now = time.monotonic()
         self._alone = {key: until for key, until in self._alone.items() if until > now}
-        alone = owner if owner in self._alone else ""
-        done: Json | None = await self._shared.do(_Change(edit, known, owner), alone=alone)
+        is_alone = owner in self._alone
+        done: Json | None = await self._shared.do(_Change(edit, known, owner), is_alone=is_alone)
         return done
 
     async def _write_now(self, batch: Pending) -> None:

@@ -41,9 +41,9 @@ class IncusVolumes:
             by_pool[project, pool].append(handle)
         reads = {pool: self._in_pool(*pool, some) for pool, some in by_pool.items()}
         answers: dict[str, PlaceAnswer] = {}
-        for pool, result in (await read_each(reads)).items():
+        for place, result in (await read_each(reads)).items():
             if isinstance(result, CloudError):
-                result = dict.fromkeys(by_pool[pool], Unknown(str(result)))
+                result = dict.fromkeys(by_pool[place], Unknown(str(result)))
             answers |= result
         return answers
 
