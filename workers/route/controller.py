@@ -92,7 +92,6 @@ class RouteController:
         )
         cidrs = PodCidrIndex(_limits(context.settings))
         self._machines = NodeMachines(context, self._on_verdict)
-        self._duplicates = set[str]()  # names of Nodes whose machine is another Node's
         state = RouteState(context.provider.provider_ids, cidrs, self._machines.why_not)
         self._steps = Steps(context, part, self._listing, state)
 
@@ -115,10 +114,10 @@ class RouteController:
         after = pod_cidrs.put(node) if node else None
         if not node:
             pod_cidrs.remove(key)
-        self._listing.changed(key)
         self._steps.unwritten.discard(key)
         others = self._machines.update(key, node)
-        self._notice_duplicates({key, *others})
+        for name in (key, *others):  # a list from before says nothing of their routes
+            self._listing.changed(name)
         if others:
             self._listing.ask()  # where the routes of these lead may be otherwise now
         if before and (node is None or node.uid != before.node.uid):
@@ -139,15 +138,7 @@ class RouteController:
                 self._listing.ask()
                 await asyncio.sleep(self._context.settings.route_reconciliation_period)
 
-    def _notice_duplicates(self, names: Collection[str]) -> None:
-        """A list from before a Node got or lost its machine says nothing of this Node's routes."""
-        for name in names:
-            if self._machines.is_duplicate(name) != (name in self._duplicates):
-                self._duplicates ^= {name}
-                self._listing.changed(name)
-
     def _on_verdict(self, names: Collection[str]) -> None:
-        self._notice_duplicates(names)
         for name in names:
             self._listing.changed(name)
             self._context.queue.add(name)
