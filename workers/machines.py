@@ -8,32 +8,21 @@ and of several Nodes with one machine only the one that fits what the cloud says
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from ccm.cloud.gate import call
 from ccm.cloud.interface import MarksMachines
 from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
-from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError, NotLeading
 from ccm.model.cloud import Answer, Instance, Unknown
 from ccm.model.objects import Node
 from workers.controller import ControllerContext
-from workers.store import MachineHolders
 
 log = logging.getLogger(__name__)
 
 RECHECK = 60.0  # seconds after which the cloud is asked again about Nodes that are left out
 FOREIGN = "ForeignMachine"  # reason of Events
 NOT_YET = "the cloud was not asked yet whether its machine is the cluster's"
-
-
-def settle(
-    holders: MachineHolders, machine: Instance, read: Callable[[Collection[str]], Sequence[Node]]
-) -> set[str]:
-    """Give a machine to the Node that fits what the cloud says; those for which that is new."""
-    provider_ids = (machine.provider_id, *machine.aliases)
-    rightful = rightful_node(read(holders.claimants(provider_ids)), machine)
-    return holders.settle(rightful, provider_ids) if rightful else set()
 
 
 class NodeMachines:
@@ -216,11 +205,14 @@ class NodeMachines:
         machines = dict[frozenset[str], Instance]()
         for node in nodes:
             if isinstance(answer := answers.get(node.name), Instance):
-                machines[self._holders.machines((answer.provider_id, *answer.aliases))] = answer
+                machines[self._holders.keys_of(answer)] = answer
             elif isinstance(answer, Unknown):
                 self._contested.add(node.name)  # asked about again after `RECHECK`
-        news = (settle(self._holders, machine, self._nodes) for machine in machines.values())
-        return set[str]().union(*news)
+        news = set[str]()
+        for machine in machines.values():
+            claimants = self._holders.claimants(machine)
+            news |= self._holders.settle(machine, self._nodes(claimants))
+        return news
 
     def _nodes(self, names: Collection[str]) -> list[Node]:
         store = self._context.store

@@ -12,6 +12,8 @@ import orjson
 
 from ccm.background import Deadlines
 from ccm.bus.frames import Objects
+from ccm.decide.claims import rightful_node
+from ccm.model.cloud import Instance
 from ccm.model.objects import (
     FieldPath,
     Json,
@@ -32,6 +34,8 @@ Versioned = tuple[int, bytes]  # version, 0 when it is not known; JSON text
 FORMER_NODE_COUNTS = 300.0  # seconds for which a cloud may still name the machine of a former Node
 DUPLICATE = "DuplicateProviderID"
 """The reason of the Event on a Node that gets nothing."""
+OLDER, FIRST, BY_CLOUD = "is older", "had it first", "matches the cloud's record"
+"""Why a Node has a machine."""
 
 
 class Gap(Exception):
@@ -206,14 +210,13 @@ class MachineHolders:
         self._machines: dict[str, str] = {}  # by the name of the Node
         self._former: dict[str, FormerNode] = {}  # by the name of the Node, in the order of time
         self._gone: set[str] = set()  # machines that the cloud called gone, of Nodes that are left
-        self._rightful: dict[str, str] = {}  # by machine, the Node that the cloud says is on it
-        self._first: dict[str, str] = {}  # by machine, the Node that had it when another named it
+        self._kept: dict[str, tuple[str, str]] = {}  # by machine: who keeps it, and why
 
     def update(self, name: str, node: Node | None, keeps_first: bool = False) -> set[str]:
         """Take in a Node, or that there is none; the others of machines that another Node has now.
 
-        With `keeps_first` a Node keeps its machine from one that names it later, however old that
-        is.
+        With `keeps_first` who has a machine keeps it from one that names it later, however old
+        that is.
         """
         before = self._machines.pop(name, "")
         machine = self._machine(node.provider_id) if node and node.provider_id else ""
@@ -226,17 +229,16 @@ class MachineHolders:
             *age, system_uuid = self._nodes[before].pop(name)
             if node is None or tuple(age) != node.age_order:
                 self._remember(name, before, system_uuid)
-        if node and machine:
+            if not self._nodes[before]:
+                del self._nodes[before]
+        if machine != before:
+            if self._keeper(before) == name:
+                del self._kept[before]
+            if keeps_first and held[machine] not in ("", self._keeper(machine)):
+                self._kept[machine] = held[machine], FIRST
+        if claim and machine:
             self._machines[name] = machine
-            known = self._nodes.setdefault(machine, {})
-            if keeps_first and machine != before and len(known) == 1:
-                (self._first[machine],) = known
-            known[name] = (*node.age_order, node.system_uuid)
-        if before and not self._nodes[before]:
-            del self._nodes[before]
-        for holders in (self._rightful, self._first):
-            if machine != before and holders.get(before) == name:
-                del holders[before]
+            self._nodes.setdefault(machine, {})[name] = claim
         moved = (item for item, holder in held.items() if self._holder_of(item) != holder)
         return {other for item in moved for other in self._nodes.get(item, ())} - {name}
 
@@ -252,8 +254,8 @@ class MachineHolders:
         """The cloud called this machine gone, and its Node is deleted for that."""
         self._gone.add(self._machine(provider_id))
 
-    def is_of_former(self, provider_ids: Iterable[str], node: Node) -> bool:
-        """Whether the machine of these IDs is that of an earlier Node of this name, not this one's.
+    def is_of_former(self, machine: Instance, node: Node) -> bool:
+        """Whether it is the machine of an earlier Node of this name, and not this one's.
 
         A cloud's list may name it for a while after it ended. The same kubelet that registers again
         reports the same UUID; of those that report none, the machine must have been called gone.
@@ -262,7 +264,7 @@ class MachineHolders:
         if (
             former is None
             or former.until < time.monotonic()
-            or former.machine not in self.machines(provider_ids)
+            or former.machine not in self.keys_of(machine)
         ):
             return False
         if former.system_uuid and node.system_uuid:
@@ -278,57 +280,49 @@ class MachineHolders:
         holder = self._holder_of(self._machines.get(name, ""))
         return "" if holder == name else holder
 
+    def _keeper(self, machine: str) -> str:
+        return self._kept.get(machine, ("", ""))[0]
+
     def _holder_of(self, machine: str) -> str:
-        nodes = self._nodes.get(machine, {})
-        known = self._rightful.get(machine, ""), self._first.get(machine, "")
-        oldest = min(nodes, key=nodes.__getitem__, default="")
-        return next((item for item in known if item in nodes), oldest)
+        nodes, keeper = self._nodes.get(machine, {}), self._keeper(machine)
+        return keeper if keeper in nodes else min(nodes, key=nodes.__getitem__, default="")
 
     def why_not(self, name: str) -> str:
         """The Event of a Node that gets nothing, because another has its machine."""
         holder = self.holder(name)
-        if not holder:
-            return ""
-        machine = self._machines[name]
-        reasons = {
-            self._first.get(machine): "had it first",
-            self._rightful.get(machine): "matches the cloud's record",
-        }
-        return duplicate_message(holder, reasons.get(holder, "is older"))
+        keeper, why = self._kept.get(self._machines.get(name, ""), ("", ""))
+        return duplicate_message(holder, why if holder == keeper else OLDER) if holder else ""
 
-    def claimants(self, provider_ids: Iterable[str]) -> set[str]:
-        """All Nodes that name the machine of these provider IDs."""
-        return {
-            item for machine in provider_ids for item in self._nodes.get(self._machine(machine), ())
-        }
+    def claimants(self, machine: Instance) -> set[str]:
+        """All Nodes that name this machine."""
+        return {name for item in self.keys_of(machine) for name in self._nodes.get(item, ())}
 
     def sharing(self, name: str) -> set[str]:
         """All Nodes that name this Node's machine."""
         return {*self._nodes.get(self._machines.get(name, ""), ())}
 
-    def settle(self, rightful: str, provider_ids: Iterable[str]) -> set[str]:
-        """The cloud says which Node is on the machine of these IDs; those for which that is new."""
-        news = set[str]()
-        for machine in self.machines(provider_ids):
-            if self._rightful.get(machine) != rightful:
-                self._rightful[machine] = rightful
-                news |= {*self._nodes.get(machine, ())}
-        return news
+    def settle(self, machine: Instance, nodes: Iterable[Node]) -> set[str]:
+        """Give a machine to that of `nodes` which fits what the cloud says of it best.
 
-    def machines(self, provider_ids: Iterable[str]) -> frozenset[str]:
-        """What these provider IDs name, however they are written."""
-        return frozenset(map(self._machine, provider_ids))
-
-    def older_on(self, provider_ids: Iterable[str], node: Node) -> str:
-        """The older Node that has the machine which `node` is about to get.
-
-        `provider_ids` are all by which the machine can be named.
+        The names of all that name it, if that is new.
         """
+        rightful = rightful_node([*nodes], machine)
+        items = self.keys_of(machine) if rightful else ()
+        new = [item for item in items if self._keeper(item) != rightful]
+        self._kept |= dict.fromkeys(items, (rightful, BY_CLOUD))
+        return {name for item in new for name in self._nodes.get(item, ())}
+
+    def keys_of(self, machine: Instance) -> frozenset[str]:
+        """What its provider IDs name, however they are written."""
+        return frozenset(map(self._machine, (machine.provider_id, *machine.aliases)))
+
+    def older_on(self, machine: Instance, node: Node) -> str:
+        """The older Node that has the machine which `node` is about to get, and keeps it."""
         older = {
             name: age
-            for machine in map(self._machine, provider_ids)
-            for name, age in self._nodes.get(machine, {}).items()
-            if age[:2] < node.age_order and name != node.name
+            for item in self.keys_of(machine)
+            for name, age in self._nodes.get(item, {}).items()
+            if age[:2] < node.age_order and node.name not in (name, self._keeper(item))
         }
         return min(older, key=older.__getitem__, default="")
 
@@ -343,6 +337,6 @@ class MachineHolders:
         return ""
 
 
-def duplicate_message(holder: str, why: str = "is older") -> str:
+def duplicate_message(holder: str, why: str = OLDER) -> str:
     """The Event of a Node that gets nothing, because another one has its machine."""
     return f"Node {holder} has the same machine and {why}: delete the one that is not on it"

@@ -10,7 +10,6 @@ from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
-from ccm.decide.claims import rightful_node
 from ccm.errors import CloudError, Contested, KubernetesError
 from ccm.kube.events import Event, ObjectRef
 from ccm.log import performing, seconds_since
@@ -203,7 +202,7 @@ class NodeController:
                 self._record(node, "LeftAlone", message, "Normal")
             return Result(message, is_done=not node.is_uninitialized)
         if self._holders.holder(key):
-            await self._settle(node)
+            await self._ask_whose(node)
         if why := self._holders.why_not(key):
             self._reader.forget(key)
             self._refresh_pass.forget(key)
@@ -247,14 +246,13 @@ class NodeController:
                 return result
 
     def _is_of_former(self, node: Node, machine: Instance) -> bool:
-        provider_ids = (machine.provider_id, *machine.aliases)
-        return not node.provider_id and self._holders.is_of_former(provider_ids, node)
+        return not node.provider_id and self._holders.is_of_former(machine, node)
 
     async def _write(self, node: Node, instance: Instance) -> Result:
         writer = NodeWriter(self._context, node)
-        machine = (instance.provider_id, *instance.aliases)
-        holder = self._holders.older_on(machine, node)
-        if holder and not self._give_to(node, instance):
+        if self._holders.older_on(instance, node):
+            self._settle(node, instance)
+        if holder := self._holders.older_on(instance, node):
             self._reader.forget(node.name)
             self._record(node, DUPLICATE, duplicate_message(holder))
             raise CloudError(duplicate_message(holder))
@@ -285,24 +283,21 @@ class NodeController:
         if new and not (is_ours and self._instances.machine_of(new)):
             raise CannotPlan(f"provider ID {new!r} names no machine, and is not written")
 
-    async def _settle(self, node: Node) -> None:
-        """Ask the cloud about a machine that another Node has, and whose it is."""
+    async def _ask_whose(self, node: Node) -> None:
+        """Ask the cloud about a machine that another Node has."""
         answer = await self._reader.read(node)
         self._reader.forget(node.name)
         if isinstance(answer, Instance):
-            self._give_to(node, answer)
+            self._settle(node, answer)
 
-    def _give_to(self, node: Node, machine: Instance) -> bool:
-        """Whether the cloud says that `node` is on this machine, and not one of the others."""
-        provider_ids = (machine.provider_id, *machine.aliases)
-        names = self._holders.claimants(provider_ids) | {node.name}
+    def _settle(self, node: Node, machine: Instance) -> None:
+        """Give a machine that `node` has as well, or gets, to the one that the cloud names."""
+        names = self._holders.claimants(machine) | {node.name}
         views = [self._context.store.get(NODE_IDENTITY, name) for name in sorted(names)]
-        rightful = rightful_node([Node(raw) for raw in views if raw is not None], machine)
-        if rightful:
-            for other in self._holders.settle(rightful, provider_ids) - {node.name}:
-                if self._node(other):
-                    self._context.queue.add(other)
-        return rightful == node.name
+        nodes = [Node(raw) for raw in views if raw is not None]
+        for other in self._holders.settle(machine, nodes) - {node.name}:
+            if self._node(other):
+                self._context.queue.add(other)
 
     async def _follow(self, node: Node) -> Result:
         """Make a node what its machine is, as far as the last passes say.

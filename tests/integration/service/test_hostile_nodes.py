@@ -100,13 +100,15 @@ async def test_a_claim_about_which_the_cloud_cannot_be_asked_takes_no_machine(
         assert [name for name, _ in record.backends] == ["n1"]
 
 
-async def test_an_older_node_takes_no_machine_that_another_one_has() -> None:
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_an_older_node_takes_no_machine_that_another_one_has(is_shared: bool) -> None:
     """Also where the cloud knows neither by its name: it may be older than those that join."""
     old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
+    newest = node("1", created("2026-01-03T00:00:00Z"), with_provider_id("fake://n1"))
     machines = Inventory()
-    machines.answers = dict.fromkeys(["0", "n1"], Instance("fake://n1", names=("vm-7",)))
-    idle = node("0", old, NO_PROVIDER_ID)
-    async with running_with(node("n1", new), idle, service(), instances=machines) as w:
+    machines.answers = dict.fromkeys(["0", "1", "n1"], Instance("fake://n1", names=("vm-7",)))
+    idle, *others = node("0", old, NO_PROVIDER_ID), *([newest] if is_shared else [])
+    async with running_with(node("n1", new), idle, *others, service(), instances=machines) as w:
         await asyncio.sleep(2 * RECHECK)
         await w.put(node("0", old, with_provider_id("fake://n1")))
         await asyncio.sleep(2 * RECHECK)
