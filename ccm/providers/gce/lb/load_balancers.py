@@ -9,8 +9,8 @@ from contextlib import suppress
 from functools import partial
 
 from ccm.cloud.record_balancers import PresentNodes
-from ccm.cloud.shared_read import SharedLock, SharedRead
-from ccm.errors import CloudError, Denied, NotFound, Refused, RetryAfter, warnings_as_notes
+from ccm.cloud.shared_read import SharedRead
+from ccm.errors import CloudError, Denied, NotFound, Refused, warnings_as_notes
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node, text
 from ccm.model.service import Feature, Service
@@ -47,9 +47,9 @@ from ccm.providers.gce.lb.request import (
     PRIVILEGED,
     BalancerRequest,
     check_served,
-    is_internal,
     read_request,
 )
+from ccm.providers.gce.lb.shared import SharedParts, check_kind
 
 GATHER = 0.1  # seconds in which Services that come together join the next read
 
@@ -76,13 +76,8 @@ class GceLoadBalancers:
         self._services = BackendServices(api, self._parts)
         self._present = PresentNodes(instances)
         self._read = SharedRead(self._read_all)
-        self._shared = SharedLock()  # of parts that several Services have
-        self._making: dict[Kind, set[str]] = {HTTP_CHECK: set(), CHECK: set()}
-        """Load balancers that are being made with the shared check of this kind."""
-        self._rounds: dict[Kind, int] = {HTTP_CHECK: 0, CHECK: 0}
-        """Deletions of shared parts, by the kind of the check."""
+        self._shared = SharedParts(self._parts, self._services)
         self._in_use = dict[str, str]()  # addresses, by the names of load balancers
-        self._with_groups = set[str]()  # internal load balancers whose deletion was begun
 
     # The interface
 
@@ -96,7 +91,8 @@ class GceLoadBalancers:
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; `RetryAfter` while an operation takes long."""
-        return await self._present.ensure(partial(self._ensure_all, service), nodes)
+        async with self._shared.kept_for(service):
+            return await self._present.ensure(partial(self._ensure_all, service), nodes)
 
     async def _ensure_all(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         work = await self._look(service)
@@ -107,13 +103,7 @@ class GceLoadBalancers:
             if work.is_there and work.is_internal != request.is_internal:
                 await self._delete(work)
                 work = await self._look(service)
-            making = self._making[_check_kind(request.is_internal)]
-            try:
-                if request.is_internal or not request.is_local:  # all internal ones have the groups
-                    making.add(work.names.balancer)
-                rule = await self._ensure(work, request, nodes)
-            finally:
-                making.discard(work.names.balancer)
+            rule = await self._ensure(work, request, nodes)
         return _balancer(work.names, rule, tuple(request.warnings))
 
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
@@ -146,10 +136,7 @@ class GceLoadBalancers:
         # What we made is ours, whichever controller the tenant names.
         if not (work.is_marked or work.is_begun):
             self._check(service, work)
-        if is_internal(service) and service.ingress:
-            self._with_groups.add(work.names.balancer)
-        await self._delete(work, work.names.balancer in self._with_groups)
-        self._with_groups.discard(work.names.balancer)
+        await self._delete(work)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         """Those that say so: of upstream's, nothing proves whose cluster they are."""
@@ -165,8 +152,7 @@ class GceLoadBalancers:
 
     async def _read_all(self) -> Observed:
         await asyncio.sleep(GATHER)
-        before = {**self._rounds}
-        return Observed(await self._api.place(), await self._parts.read(), before)
+        return Observed(await self._api.place(), await self._parts.read())
 
     async def _look(self, service: Service) -> Work:
         names = Names.of(service, await self._cluster_id())
@@ -279,28 +265,16 @@ class GceLoadBalancers:
     async def _ensure_around(
         self, work: Work, request: BalancerRequest, probes: Json, firewall: Json | None
     ) -> str:
-        """The firewalls and the health check; the path of the check.
-
-        What several Services share may have been deleted since it was read: then it is read again.
-        """
+        """The firewalls and the health check; the path of the check."""
         place, names, observed = work.place, work.names, work.observed
-        check, kind = design.health_check(names, request), _check_kind(request.is_internal)
+        check, kind = design.health_check(names, request), check_kind(request.is_internal)
 
         async def ensure(kind: Kind, desired: Json) -> None:
             current = observed.get(kind, desired["name"])
             await self._parts.ensure(place, kind, desired, current, request.warnings)
 
-        async def ensure_check() -> None:
-            if request.is_local:  # no other has it
-                await together(ensure(kind, check), ensure(FIREWALL, probes))
-                return
-            async with self._shared.held():
-                if observed.rounds[kind] != self._rounds[kind]:
-                    raise RetryAfter("shared parts were deleted meanwhile", 0.0)
-                await together(ensure(kind, check), ensure(FIREWALL, probes))
-
         own = [ensure(FIREWALL, firewall)] if firewall else []
-        await together(*own, ensure_check())
+        await together(*own, ensure(kind, check), ensure(FIREWALL, probes))
         return f"projects/{place.project}/global/{kind.collection}/{check['name']}"
 
     async def _tags(self, nodes: Sequence[Node], warnings: list[str]) -> tuple[Sequence[str], bool]:
@@ -333,18 +307,18 @@ class GceLoadBalancers:
 
     async def _clean_up(self, work: Work, request: BalancerRequest) -> None:
         """Take away the health check of the other policy, and a backend that is no longer used."""
-        kind = _check_kind(request.is_internal)
+        kind = check_kind(request.is_internal)
         if request.is_local:
-            await self._delete_shared(work, kind)
+            await self._shared.delete(work, kind)
         elif work.own(kind):
-            await self._delete_check(work, kind, is_local=True)
+            await self._shared.delete_check(work, kind, is_local=True)
         backend, before = self._services.name(work.names, request), work.used_backend
         if request.is_internal and before and before != backend:
             await self._parts.delete(work.place, SERVICE, before)
 
     # Deleting
 
-    async def _delete(self, work: Work, was_internal: bool = False) -> None:
+    async def _delete(self, work: Work) -> None:
         """What is referred to goes after what refers to it; each part is looked for by itself.
 
         Google may give the rule's address to the next machine: nothing is open to it by then.
@@ -353,66 +327,17 @@ class GceLoadBalancers:
         used, firewalls = work.used_backend, [(FIREWALL, item) for item in names.own_firewalls]
         backends = [(RULE, names.balancer), (POOL, names.balancer), (SERVICE, names.balancer)]
         backends += [(SERVICE, used)] if used != names.balancer else []
-        checks = [(HTTP_CHECK, names.balancer), (CHECK, names.balancer)]
-        for kind, name in (*firewalls, *backends, *checks):
+        for kind, name in (*firewalls, *backends):
             if not work.observed.get(kind, name) or await self._parts.delete(place, kind, name):
                 continue
             if kind in (POOL, SERVICE) and name == names.balancer:  # a list may lack its rule
                 raise CloudError(f"{kind.collection} {name} is in use: its rule is not listed")
-        await self._delete_shared(work, HTTP_CHECK)
-        has_groups = was_internal or work.is_internal or work.own(CHECK) is not None
-        await self._delete_shared(work, CHECK, has_groups)
-        if work.own(ADDRESS):
-            await self._parts.delete(place, ADDRESS, names.balancer)
-
-    async def _delete_check(self, work: Work, kind: Kind, is_local: bool) -> bool:
-        """A health check and its firewall; False when others use it.
-
-        That a list lacks the check is no proof: whether others use it, the cloud says.
-        """
-        name = work.names.check(is_local)
-        firewall = work.names.check_firewall(is_local, kind is CHECK)
-        has_firewall = work.observed.get(FIREWALL, firewall)
-        is_there = has_firewall or work.observed.get(kind, name)
-        if is_there and not await self._parts.delete(work.place, kind, name):
-            return False
-        if has_firewall:
-            await self._parts.delete(work.place, FIREWALL, firewall)
-        return True
-
-    async def _delete_shared(self, work: Work, kind: Kind, has_groups: bool = False) -> None:
-        """The shared health check, its firewall and the groups, with their last user.
-
-        A user tries although others are listed: of several that leave at the same time, the
-        last one finds them unused.
-        """
-        names, observed = work.names, work.observed
-        users = [
-            text(part.get("name"))
-            for part in observed.all(SERVICE if kind is CHECK else POOL)
-            if names.shared_check in map(last_part, map(text, part.get("healthChecks", ())))
-        ]
-        used = {names.balancer, last_part(text((work.rule or {}).get("backendService")))}
-        firewall = observed.get(FIREWALL, names.check_firewall(False, kind is CHECK))
-        is_there = bool(observed.get(kind, names.shared_check) or firewall)
-        has_groups = has_groups or (kind is CHECK and is_there and not users)
-        if not (has_groups or (is_there and (not users or used & {*users}))):
-            return
-        async with self._shared.held():
-            if self._making[kind] - {names.balancer}:
-                return
-            may_be_deleted = is_there  # what was read until now, so that it has to be read again
-            try:
-                is_unused = await self._delete_check(work, kind, is_local=False)
-                may_be_deleted = is_there and is_unused
-                if is_unused and has_groups:
-                    await self._services.delete_groups(names)
-            finally:
-                self._rounds[kind] += may_be_deleted
-
-
-def _check_kind(is_internal: bool) -> Kind:
-    return CHECK if is_internal else HTTP_CHECK
+        await self._shared.delete(work, HTTP_CHECK)
+        had_groups = work.is_internal or work.own(CHECK) is not None
+        await self._shared.delete(work, CHECK, had_groups=had_groups)
+        for kind in (HTTP_CHECK, CHECK, ADDRESS):
+            if work.own(kind):
+                await self._parts.delete(place, kind, names.balancer)
 
 
 def _balancer(names: Names, rule: Json, warnings: tuple[str, ...] = ()) -> Balancer:

@@ -34,14 +34,10 @@ KINDS = (RULE, POOL, ADDRESS, SERVICE, FIREWALL, HTTP_CHECK, CHECK)
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All parts of the project and region, by kind and name, of any creator.
-
-    `rounds` counts the deletions of shared parts before the read, by the kind of their check.
-    """
+    """All parts of the project and region, by kind and name, of any creator."""
 
     place: Place
     parts: Mapping[Kind, Mapping[str, Json]]
-    rounds: Mapping[Kind, int]
 
     def get(self, kind: Kind, name: str) -> Json | None:
         return self.parts[kind].get(name)
