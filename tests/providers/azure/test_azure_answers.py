@@ -15,9 +15,10 @@ from ccm.http import HttpResponse
 from ccm.model.objects import Json
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
-from ccm.providers.azure.lb.addresses import Owner, PublicAddresses
+from ccm.providers.azure.lb.addresses import PublicAddresses
 from ccm.providers.azure.lb.members import MEMBERS, Members, PoolMembers, backends
 from ccm.providers.azure.lb.names import SERVICE_TAGS
+from ccm.providers.azure.lb.owners import Owner
 from ccm.providers.azure.lb.plan import FRONTENDS, RULES, is_used
 from ccm.providers.azure.machines import Machine, Machines
 from ccm.providers.azure.shared_writes import SharedResource

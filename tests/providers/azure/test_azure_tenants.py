@@ -50,13 +50,15 @@ async def test_the_address_of_another_service_is_no_additional_one(
     assert rules(lab) == before
 
 
+@pytest.mark.parametrize("theirs", [{}, {"pip-name": "by-hand"}], ids=["made", "by hand"])
 @pytest.mark.parametrize("group", [{}, {"load-balancer-resource-group": OTHER_GROUP}])
 async def test_the_address_of_another_cluster_is_no_additional_one(
-    lab: Lab, cloud: Started, node: Node, group: dict[str, str]
+    lab: Lab, cloud: Started, node: Node, group: dict[str, str], theirs: dict[str, str]
 ) -> None:
-    """Two clusters may have one group and one security group."""
+    """Two clusters may have one group and one security group; what is by hand has no mark."""
+    lab.put("publicIPAddresses", "by-hand", BY_HAND)
     other = await Started(lab.config(), cluster_name="other").start()
-    made = await other.ensure(web("theirs", **RANGES), host(lab.add_machine("theirs")))
+    made = await other.ensure(web("theirs", theirs, **RANGES), host(lab.add_machine("theirs")))
     before, ip = rules(lab), made.ingress[0].ip
     attacker = web("attacker", {"additional-public-ips": ip, **group})
     with pytest.raises(Refused, match=f"{ip} is the address of another Service"):
@@ -64,6 +66,21 @@ async def test_the_address_of_another_cluster_is_no_additional_one(
     assert rules(lab) == before
     await delete(cloud, attacker)
     assert rules(lab) == before
+
+
+async def test_an_address_without_a_mark_is_no_additional_one_while_no_load_balancer_has_it(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """Someone deletes the load balancer, and its Services come back one by one."""
+    ip = lab.put("publicIPAddresses", "by-hand", BY_HAND)["properties"]["ipAddress"]
+    victim = web("victim", {"pip-name": "by-hand"}, **RANGES)
+    await cloud.ensure(victim, node)
+    before = rules(lab)
+    lab.delete("loadBalancers", "kit")
+    with pytest.raises(Refused, match=f"{ip} is the address of another Service"):
+        await cloud.ensure(web("attacker", {"additional-public-ips": ip}), node)
+    assert rules(lab) == before
+    assert (await cloud.ensure(victim, node)).ingress[0].ip == ip
 
 
 @pytest.mark.parametrize(

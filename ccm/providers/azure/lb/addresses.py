@@ -1,7 +1,7 @@
-"""Public addresses of load balancers: created for a Service and marked as its own, or another's."""
+"""Public addresses of load balancers: created for a Service and marked as its own, or given."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ccm.cloud.lookup import find_lost
 from ccm.cloud.shared_read import KeptRead, SharedLock, SharedRead
@@ -22,76 +22,13 @@ from ccm.providers.azure.ids import (
 )
 from ccm.providers.azure.lb.annotations import PREFIX, Annotations
 from ccm.providers.azure.lb.names import CLUSTER_TAGS, DNS_TAGS, SERVICE_TAGS, Names
+from ccm.providers.azure.lb.owners import Owner, ip_of, ips_of, services_of, tag_of
 from ccm.providers.azure.lb.plan import covers, frontends_of
 from ccm.providers.azure.lb.request import BalancerRequest
 from ccm.providers.azure.shared_writes import SharedResource
 
 GIVEN_BY_OWNER = ("dns-label-name", "pip-tags")
 RESERVED_TAGS = frozenset((*CLUSTER_TAGS, *SERVICE_TAGS, *DNS_TAGS))
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose an address is, by its tags: a Service of the cluster by `namespace/name`.
-
-    `balancers` are the cluster's, by their IDs in lower case.
-    """
-
-    cluster: str
-    service: str
-    balancers: Collection[str] = ()
-
-    def is_of(self, record: Json) -> bool:
-        """Whether it was made for a Service of this cluster, and this is one of those that use it.
-
-        Old controllers have not written the cluster: that of another may have the name as well.
-        """
-        cluster = tag_of(record, CLUSTER_TAGS)
-        is_ours = same(cluster, self.cluster) if cluster else not self.is_elsewhere(record)
-        return is_ours and any(same(service, self.service) for service in services_of(record))
-
-    def is_elsewhere(self, record: Json) -> bool:
-        """Whether a load balancer that is not the cluster's has it."""
-        user = key_of(properties_of(record).get("ipConfiguration"))
-        balancer, is_frontend, _ = user.partition("/frontendipconfigurations/")
-        return bool(is_frontend) and balancer not in self.balancers
-
-    def is_anothers(self, record: Json) -> bool:
-        """Whether it was made for another cluster, or for Services without this one."""
-        cluster = tag_of(record, CLUSTER_TAGS)
-        is_foreign = bool(cluster) and not same(cluster, self.cluster)
-        return is_foreign or bool(services_of(record) and not self.is_of(record))
-
-
-def tag_of(record: Json, names: Sequence[str]) -> str:
-    """The value of the first of these tags that there is."""
-    tags = {key.lower(): value for key, value in mapping(record.get("tags")).items()}
-    return next((text(tags[name]) for name in names if tags.get(name)), "")
-
-
-def services_of(record: Json) -> list[str]:
-    """The Services that use an address which a controller made."""
-    return [item.strip() for item in tag_of(record, SERVICE_TAGS).split(",") if item.strip()]
-
-
-def ip_of(record: Json) -> str:
-    return text(properties_of(record).get("ipAddress"))
-
-
-def ips_of(frontends: Sequence[Json], listed: Sequence[Json]) -> list[str]:
-    """The addresses of frontends, public ones by a list of those that is `complete` for them.
-
-    Raises where that lacks one: it would count as unused.
-    """
-    public = {key_of(item): ip_of(item) for item in listed}
-    found = list[str]()
-    for frontend in frontends:
-        properties = properties_of(frontend)
-        key = key_of(properties.get("publicIPAddress"))
-        if key and key not in public:
-            raise CloudError(f"ListPublicAddresses: the answer lacks a public address: {key}")
-        found.append(public.get(key) or text(properties.get("privateIPAddress")))
-    return [item for item in found if item]
 
 
 class PublicAddresses:
@@ -148,10 +85,16 @@ class PublicAddresses:
         return [*found.values(), *current.values(), *({"id": key} for key in lost - current.keys())]
 
     async def of_others(
-        self, balancers: Iterable[Json], names: Names, listed: Sequence[Json] | None = None
+        self,
+        balancers: Iterable[Json],
+        names: Names,
+        claimed: Collection[str],
+        listed: Sequence[Json] | None = None,
     ) -> set[str]:
-        """The addresses of all frontends that are not this Service's, those that it shares too, and
-        those whose tags name another Service or cluster; `listed` are the group's, where known.
+        """The addresses of all frontends that are not this Service's, those that it shares too,
+        those whose tags or users are another's, and those `claimed`, public ones by ID.
+
+        `listed` are the group's, where known.
         """
         listed = await self.list("") if listed is None else listed
         owner = self.owner(names.service)
@@ -161,17 +104,21 @@ class PublicAddresses:
             for frontend in frontends_of(balancer)
             if not names.is_own(text(frontend.get("name")))
         ]
-        marked = {ip_of(item) for item in listed if owner.is_anothers(item)} - {""}
+        others = [item for item in listed if key_of(item) in claimed or owner.is_anothers(item)]
+        marked = {*map(ip_of, others), *claimed} - {""}
         return {*ips_of(frontends, await self.complete(frontends, listed))} | marked
 
     async def _read(self, path: str) -> Json | None:
         return await SharedResource(self._api, "PublicAddress", path, None).read()
 
-    def named(self, request: BalancerRequest, family: str, listed: Sequence[Json]) -> Json | None:
-        """The address that the Service names, if it is there."""
-        name, ip = request.public[family].name, request.fixed.get(family, "")
-        found = (item for item in listed if (name or ip) and _is_asked(item, name, ip))
-        return next(found, None)
+    def named(self, request: BalancerRequest, listed: Sequence[Json]) -> dict[str, Json]:
+        """By family, the addresses that the Service names, as far as they are there."""
+        return {
+            family: item
+            for family, asked in request.public.items()
+            for item in reversed(listed)
+            if _is_asked(item, asked.name, request.fixed.get(family, ""))
+        }
 
     def made_here(self, record: Json) -> bool:
         """Whether this cluster made it, for whichever Service."""
@@ -180,11 +127,14 @@ class PublicAddresses:
     def owner(self, service: Service) -> Owner:
         return Owner(self._cluster, service.key, self._balancers)
 
-    async def ensure(self, request: BalancerRequest, family: str, listed: Sequence[Json]) -> Json:
-        """The address of one family as the Service wants it; raises `Refused`."""
+    async def ensure(
+        self, request: BalancerRequest, family: str, found: Json | None, listed: Sequence[Json]
+    ) -> Json:
+        """The address of one family as the Service wants it, which is `found` where it names one
+        that is there; raises `Refused`.
+        """
         asked, fixed = request.public[family], request.fixed.get(family, "")
         if asked.name or fixed:
-            found = self.named(request, family, listed)
             if not found:
                 what = f"public address {asked.name or fixed}"
                 raise Refused(f"there is no {what} in resource group {self._group_of(request)}")
@@ -369,7 +319,7 @@ def _without(annotations: Annotations, address: str, names: Collection[str]) -> 
 
 
 def _is_asked(record: Json, name: str, ip: str) -> bool:
-    return same(text(record.get("name")), name) if name else ip_of(record) == ip
+    return same(text(record.get("name")), name) if name else bool(ip) and ip_of(record) == ip
 
 
 def _change(record: Json, wanted: Mapping[str, object]) -> None:

@@ -10,10 +10,10 @@ from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.ids import NETWORK
 from ccm.providers.azure.lb import plan, security_group
-from ccm.providers.azure.lb.addresses import ips_of
 from ccm.providers.azure.lb.annotations import PREFIX
 from ccm.providers.azure.lb.members import Backends, private_addresses
 from ccm.providers.azure.lb.names import Names
+from ccm.providers.azure.lb.owners import ips_of
 from ccm.providers.azure.lb.records import Records
 from ccm.providers.azure.lb.request import DENIES, BalancerRequest
 from ccm.providers.azure.lb.security_group import Access, Extent

@@ -1,6 +1,6 @@
 """The machines behind load balancers: read, spread over several, and joined to their pools."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from ccm.cloud.machines import verify_complete
 from ccm.cloud.shared_read import SharedLock
@@ -12,6 +12,7 @@ from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb import plan
 from ccm.providers.azure.lb.admission import Admission
 from ccm.providers.azure.lb.members import (
+    BY_ADDRESS_ONLY,
     Backends,
     Candidates,
     Members,
@@ -19,6 +20,7 @@ from ccm.providers.azure.lb.members import (
     backends,
     joined_addresses,
     joined_groups,
+    named,
     pool_members,
     private_addresses,
 )
@@ -54,14 +56,23 @@ class BackendPools:
         own = private_addresses(asked)
         return own | joined_addresses(self._pools(balancers, names), read.machines.interfaces)
 
-    def is_left_out(self, node: Node, wanted: Backends) -> bool:
+    def warnings(self, wanted: Backends, read: Candidates) -> Iterator[str]:
+        """Which Nodes are not behind load balancers as the others are, and why."""
+        if unknown := [name for name, machine in wanted.items() if machine is None]:
+            yield f"the machine is not known of {named(unknown)}"
+        if odd := [item.name for item in read.nodes if self._cannot_join(item, wanted, read)]:
+            yield f"{named(odd)} left out: {BY_ADDRESS_ONLY}"
+        if left := [item.name for item in read.nodes if self._is_left_out(item, wanted)]:
+            yield f"no load balancer takes {named(left)}"
+
+    def _is_left_out(self, node: Node, wanted: Backends) -> bool:
         """Whether a Node would be behind none, if all load balancers were there."""
         configs, machine = self._config.balancers, wanted.get(node.name)
         return bool(configs and machine) and not any(
             item.takes_node(node.labels, machine.vm_set if machine else "") for item in configs
         )
 
-    def cannot_join(self, node: Node, wanted: Backends, read: Candidates) -> bool:
+    def _cannot_join(self, node: Node, wanted: Backends, read: Candidates) -> bool:
         """Whether a Node is left out as one of a uniform scale set, which joins by address only."""
         machine = read.machines.by_id.get(ids.machine_of(node.provider_id))
         is_of_set = machine is not None and machine.is_of_uniform_set

@@ -4,7 +4,7 @@ Each Service has parts in them by upstream's names. What is there is read once f
 come together; a Service that has to write reads the resource again, and writes it with its ETag.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -23,17 +23,13 @@ from ccm.providers.azure.balancer_configs import INTERNAL_SUFFIX
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb import plan
-from ccm.providers.azure.lb.addresses import PublicAddresses, ip_of, ips_of, services_of
+from ccm.providers.azure.lb.addresses import PublicAddresses
 from ccm.providers.azure.lb.admission import Admission, extent_of
 from ccm.providers.azure.lb.annotations import PREFIX, PRIVILEGED, Annotations
 from ccm.providers.azure.lb.backend_pools import BackendPools
-from ccm.providers.azure.lb.members import (
-    BY_ADDRESS_ONLY,
-    inner_addresses,
-    named,
-    private_addresses,
-)
+from ccm.providers.azure.lb.members import inner_addresses, private_addresses
 from ccm.providers.azure.lb.names import BASE, IPV4, IPV6, Names, uid_of
+from ccm.providers.azure.lb.owners import ip_of, ips_of, services_of
 from ccm.providers.azure.lb.placement import Balancers, Place, choose
 from ccm.providers.azure.lb.plan import (
     NO_ADDRESS_RETRY,
@@ -168,7 +164,7 @@ class AzureLoadBalancers:
         with suppress(Refused):
             more |= {*additional_ips(annotations)} if self._shares else set()
         if more:
-            more -= await self._addresses.of_others(balancers.values(), names, listed)
+            more -= await self._of_others(names, balancers, listed)
         addresses |= more
         extent = extent_of(names, balancers.values(), frontends, listed)
         await self._admission.open(names, None, addresses, extent, [])
@@ -209,20 +205,21 @@ class AzureLoadBalancers:
         read, listed = reads
         before = plan.frontends_in(balancers.values(), names)
         if request.additional:
-            known = None if group else listed
-            others = await self._addresses.of_others(balancers.values(), names, known)
+            others = await self._of_others(names, balancers, None if group else listed)
             request = without_taken(request, others, is_new=not before)
         if more := request.additional:
             for ip in sorted({*more} & inner_addresses(read.machines.interfaces)):
                 raise Refused(f"{ip} is the address of a machine")
-        self._check_moving(request, balancers, listed)
-        place, own = await self._place(request, balancers, listed), self._records.of(names)
+        named = self._addresses.named(request, listed)
+        self._check_moving(request, balancers, named.values())
+        place, own = await self._place(request, balancers, named.values()), self._records.of(names)
         private = {*map(address_of, before)} - plan.public_keys(balancers.values())
         opened = own.additional
         own.place, own.rules = place, len(request.ports)
         own.additional = {*opened, *more, *private}  # whatever comes of the writes
         for family in request.public:
-            public[family] = await self._addresses.ensure(request, family, listed)
+            found = named.get(family)
+            public[family] = await self._addresses.ensure(request, family, found, listed)
         request = self._with_kept_addresses(request, place, balancers)
         planned = await self._plan(request, public, place, balancers.get(place))
         now = await self._write(planned, place, balancers)
@@ -231,12 +228,7 @@ class AzureLoadBalancers:
         own.sockets = dict.fromkeys(held, plan.sockets_of(request))
         is_changed = now is not balancers
         wanted, reasons = await self._pools.join(names, now, read, is_changed=is_changed)
-        if unknown := [name for name, machine in wanted.items() if machine is None]:
-            request.warnings.append(f"the machine is not known of {named(unknown)}")
-        if odd := [item.name for item in nodes if self._pools.cannot_join(item, wanted, read)]:
-            request.warnings.append(f"{named(odd)} left out: {BY_ADDRESS_ONLY}")
-        if left := [item.name for item in nodes if self._pools.is_left_out(item, wanted)]:
-            request.warnings.append(f"no load balancer takes {named(left)}")
+        request.warnings.extend(self._pools.warnings(wanted, read))
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
@@ -245,11 +237,11 @@ class AzureLoadBalancers:
         listed = await self._addresses.complete(frontends, [*listed, *public.values()])
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = self._pools.addresses(names, balancers, read)
-        if unknown:  # they stay behind the load balancer, and in its rules
+        if None in wanted.values():  # they stay behind the load balancer, and in its rules
             machine_ips &= private_addresses(wanted.values())
         stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
         if was := {*published_ips(request.service), *opened} - {*addresses, *more, *extent.shared}:
-            stale |= was - await self._addresses.of_others(now.values(), names)
+            stale |= was - await self._of_others(names, now)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
         await self._admission.admit(request, addresses, extent, wanted)
         own.additional = {*more}
@@ -287,24 +279,22 @@ class AzureLoadBalancers:
         await self._addresses.release(self._addresses.owner(request.service), [*kept], listed)
 
     def _check_moving(
-        self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]
+        self, request: BalancerRequest, balancers: Balancers, named: Iterable[Json]
     ) -> None:
         """Raise `RetryAfter` for another's address that no load balancer has at this moment.
 
         It moves, or was just made: its tags say for whom.
         """
-        public = (self._addresses.named(request, family, listed) for family in request.public)
-        found = {ids.key_of(item): item for item in public if item}
-        asked = found.keys() - plan.public_keys(balancers.values())
-        made = {key for key in asked if self._addresses.made_here(found[key])}
-        owner = self._addresses.owner(request.service)
-        others = {key for key in made if owner.is_anothers(found[key])}
-        for key in asked & others.union(self._records.claimed(request.names)):
-            why = f"public address {found[key].get('name')} is another Service's, which moves"
-            raise RetryAfter(why, NO_ADDRESS_RETRY)
+        owner, used = self._addresses.owner(request.service), plan.public_keys(balancers.values())
+        claimed = self._records.claimed(request.names)
+        for item in named:
+            is_anothers = self._addresses.made_here(item) and owner.is_anothers(item)
+            if ids.key_of(item) not in used and (is_anothers or ids.key_of(item) in claimed):
+                why = f"public address {item.get('name')} is another Service's, which moves"
+                raise RetryAfter(why, NO_ADDRESS_RETRY)
 
     async def _place(
-        self, request: BalancerRequest, balancers: Balancers, listed: Sequence[Json]
+        self, request: BalancerRequest, balancers: Balancers, named: Iterable[Json]
     ) -> Place:
         """The load balancer of a Service; raises `Refused` where none takes it."""
         if not self._config.balancers:
@@ -314,8 +304,7 @@ class AzureLoadBalancers:
             if self._read_namespace is None:
                 raise Denied("serviceNamespaceSelector: labels of namespaces cannot be read here")
             labels = await self._read_namespace(request.service.namespace)
-        named = (self._addresses.named(request, family, listed) for family in request.public)
-        public = {ids.key_of(record) for record in named if record}
+        public = {*map(ids.key_of, named)}
         expected = self._records.expected(request.names, balancers)
         return choose(request, balancers, public, labels, expected)
 
@@ -398,6 +387,13 @@ class AzureLoadBalancers:
         return balancers
 
     # Reads
+
+    async def _of_others(
+        self, names: Names, balancers: Balancers, listed: Sequence[Json] | None = None
+    ) -> set[str]:
+        """As `PublicAddresses.of_others`, by what is known of Services too."""
+        claimed = self._records.claimed(names)
+        return await self._addresses.of_others(balancers.values(), names, claimed, listed)
 
     async def _read_balancers(self) -> Balancers:
         listed = await self._api.list("ListLoadBalancers", self._list_path)
