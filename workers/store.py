@@ -297,9 +297,10 @@ class MachineHolders:
         """All Nodes that name this machine."""
         return {name for item in self.keys_of(machine) for name in self._nodes.get(item, ())}
 
-    def sharing(self, name: str) -> set[str]:
-        """All Nodes that name this Node's machine."""
-        return {*self._nodes.get(self._machines.get(name, ""), ())}
+    def sharing(self, names: Iterable[str]) -> set[str]:
+        """All Nodes that name the machine of one of these, where several do."""
+        nodes = (self._nodes.get(item, {}) for item in {self._machines.get(it, "") for it in names})
+        return {name for named in nodes if len(named) > 1 for name in named}
 
     def settle(self, machine: Instance, nodes: Iterable[Node]) -> set[str]:
         """Give a machine to that of `nodes` which fits what the cloud says of it best.

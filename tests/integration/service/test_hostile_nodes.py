@@ -119,11 +119,18 @@ async def test_an_older_node_takes_no_machine_that_another_one_has(is_shared: bo
         assert updates(w) == [("web", "0")]
 
 
-@pytest.mark.parametrize("failure", [CloudError("boom"), Unknown("no answer")])
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(CloudError("boom"), id="fails"),
+        pytest.param(Unknown("no answer"), id="unknown"),
+        pytest.param(Instance("fake://n1", names=("0",)), id="mixed-up"),
+    ],
+)
 async def test_an_owner_that_the_cloud_names_later_is_the_backend_all_the_same(
-    failure: CloudError | Unknown,
+    failure: CloudError | Unknown | Instance,
 ) -> None:
-    """One call about the machine that two Nodes claim has no answer."""
+    """One call about the machine that two Nodes claim has no answer, or that of another machine."""
     old, new = created("2026-01-01T00:00:00Z"), created("2026-01-02T00:00:00Z")
     hostile, owner = (
         node(name, age, with_provider_id("fake://n1")) for name, age in (("0", old), ("n1", new))
