@@ -6,8 +6,8 @@ Not for clouds whose load balancer is a tree of parts, such as listeners and poo
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar, final
@@ -41,7 +41,6 @@ LEFT_OUT = "nodes without a machine, by what the cloud reports, are left out"
 TURN_ATTEMPTS = 5  # writes of one Service while machines end, before it is another one's turn
 TURN_WAIT = 60.0  # seconds
 ENDING = 10.0  # seconds since a machine was first found to have ended in which others may as well
-MACHINES_END = "machines of its nodes end all the time: tried again"
 RACE_RETRY = 1.0  # seconds after which to look again at what someone else changed
 
 
@@ -71,8 +70,8 @@ class PresentNodes:
 
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
-        self._absent: dict[str, float] = {}  # provider IDs without a machine, until when
-        self._since: dict[str, float] = {}  # the same, since when
+        self._absent = dict[str, tuple[float, float]]()
+        """By provider IDs without a machine: since when, and until when it is left out."""
         self._turn, self._asking = SharedLock(), SharedLock()
         self._ended_at = float("-inf")
 
@@ -113,8 +112,9 @@ class PresentNodes:
 
         Ever more seldom, and in the end never: a kubelet may name a machine that never was.
         """
-        now, absent = time.monotonic(), self._absent.keys() & {it.provider_id for it in nodes}
-        youngest = min((now - self._since[key] for key in absent), default=ABSENT_AWAITED)
+        now, absent = time.monotonic(), (self._absent.get(node.provider_id) for node in nodes)
+        left_out = [since for since, until in filter(None, absent) if until >= now]
+        youngest = min((now - since for since in left_out), default=ABSENT_AWAITED)
         return max(ABSENT_TRUSTED, youngest) + 1.0 if youngest < ABSENT_AWAITED else 0.0
 
     async def perform(
@@ -126,53 +126,43 @@ class PresentNodes:
         find that another machine has ended since it last asked.
         """
         await self._ask_again(nodes)
+        if not self.is_in_turn:
+            with suppress(_RefusedWrite):
+                return await self._attempt(perform, nodes)
+        try:
+            async with asyncio.timeout(TURN_WAIT) as wait, self._turn.held():
+                wait.reschedule(None)
+                await self._has_absent(nodes)
+                for _ in range(TURN_ATTEMPTS):
+                    with suppress(_RefusedWrite):
+                        return await self._attempt(perform, nodes)
+        except TimeoutError:
+            if not wait.expired():
+                raise
+        raise RetryAfter("machines of its nodes end all the time: tried again", 0.0)
+
+    async def _attempt(
+        self, perform: Callable[[Sequence[Node]], Awaitable[T]], nodes: Sequence[Node]
+    ) -> T:
+        """Raises `_RefusedWrite` where a machine has ended, so that it is worth another one."""
         sent = self._present(nodes)
         try:
-            if not self.is_in_turn:
-                return await perform(sent)
+            return await perform(sent)
         except _RefusedWrite as refused:
-            if not await self._has_absent(sent):
-                raise refused.refusal from None
-        async with self._in_turn():
-            await self._has_absent(sent)
-            for _ in range(TURN_ATTEMPTS):
-                sent = self._present(nodes)
-                try:
-                    return await perform(sent)
-                except _RefusedWrite as refused:
-                    if not await self._has_absent(sent):
-                        raise refused.refusal from None
-        raise RetryAfter(MACHINES_END, 0.0)
-
-    @asynccontextmanager
-    async def _in_turn(self) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            try:
-                async with asyncio.timeout(TURN_WAIT):
-                    await stack.enter_async_context(self._turn.held())
-            except TimeoutError:
-                raise RetryAfter(MACHINES_END, 0.0) from None
-            yield
+            if await self._has_absent(sent):
+                raise
+            raise refused.refusal from None
 
     async def _ask_again(self, nodes: Sequence[Node]) -> None:
-        """Whether those without a machine a while ago have none: a kubelet may name one that never
-        was, and each write that is refused for it makes all others wait for their turn.
-        """
+        """Whether those left out are back: each write that is refused makes others wait."""
         async with self._asking.held():
-            now, answers = time.monotonic(), dict[str, Answer]()
-            due = [node for node in nodes if self._absent.get(node.provider_id, now) < now]
+            due = [node for node in self._present(nodes) if node.provider_id in self._absent]
             with suppress(CloudError):
-                answers |= await invoke(self._instances.describe, due) if due else {}
-            for node in due:
-                if _is_absent(answers.get(node.name)):
-                    self._absent[node.provider_id] = time.monotonic() + ABSENT_TRUSTED
-                else:
-                    self._absent.pop(node.provider_id, None)
-                    self._since.pop(node.provider_id, None)
+                self._note(due, await self._lost(due))
 
     def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
         now = time.monotonic()
-        return [node for node in nodes if self._absent.get(node.provider_id, 0.0) < now]
+        return [node for node in nodes if self._absent.get(node.provider_id, (0.0, 0.0))[1] < now]
 
     async def _has_absent(self, nodes: Sequence[Node]) -> bool:
         """Whether some of these nodes have no machine any more, by what the cloud says now.
@@ -181,17 +171,25 @@ class PresentNodes:
         load balancers by one wrong answer. A few kubelets may name machines that never were.
         """
         asked = [node for node in self._present(nodes) if node.provider_id]
-        answers = await invoke(self._instances.describe, asked) if asked else {}
-        lost = [node for node in asked if _is_absent(answers.get(node.name))]
+        lost = await self._lost(asked)
         if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, len(asked) / 2):
             raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
-        absent = {node.provider_id for node in lost}
-        now = time.monotonic()
-        self._ended_at = now if absent else self._ended_at
-        trusted = {item: until for item, until in self._absent.items() if until > now}
-        self._absent = trusted | dict.fromkeys(absent, now + ABSENT_TRUSTED)
-        self._since = {key: self._since.get(key, now) for key in self._absent}
+        self._ended_at = time.monotonic() if lost else self._ended_at
+        self._note(asked, lost)
         return len(self._present(nodes)) < len(nodes)
+
+    async def _lost(self, nodes: Sequence[Node]) -> Sequence[Node]:
+        answers = await invoke(self._instances.describe, nodes) if nodes else {}
+        return [node for node in nodes if _is_absent(answers.get(node.name))]
+
+    def _note(self, asked: Sequence[Node], lost: Sequence[Node]) -> None:
+        """Leave out the `lost` ones of `asked`; forget those that no one asks about any more."""
+        now = time.monotonic()
+        old = now - ABSENT_AWAITED
+        left = {key: it for key, it in self._absent.items() if it[1] > old}
+        since = {item.provider_id: left.pop(item.provider_id, (now, now))[0] for item in asked}
+        ids = (item.provider_id for item in lost)
+        self._absent = left | {key: (since[key], now + ABSENT_TRUSTED) for key in ids}
 
 
 def _is_absent(answer: Answer | None) -> bool:
@@ -375,8 +373,7 @@ class RecordBalancers(ABC, Generic[R]):
 
     async def _find(self, service: Service, is_deleted: bool = False) -> Sequence[Json]:
         records = await self.read(service)
-        own = self.own(service, records)
-        if not own:
+        if not (own := self.own(service, records)):
             self.check_free(service, records, is_deleted)
         return own
 
@@ -398,7 +395,5 @@ class RecordBalancers(ABC, Generic[R]):
             raise RetryAfter(str(gone), RACE_RETRY) from gone
 
     async def _remove(self, record: Json) -> None:
-        try:
+        with suppress(NotFound):
             await self.remove(record)
-        except NotFound:
-            return
