@@ -280,6 +280,15 @@ class RenewedToken(Generic[L]):
         """Renew it in so many seconds, if not before: it came with less than is needed."""
         self._renew_at = min(self._renew_at, time.monotonic() + seconds)
 
+    async def use(self, call: Callable[[L], Awaitable[R]]) -> R:
+        """What `call` gives with the token; where that is refused, again with a new one."""
+        token = await self.get()
+        try:
+            return await call(token)
+        except Unauthenticated:
+            token = await self.get(instead_of=token)
+        return await call(token)
+
     async def get(self, instead_of: L | None = None) -> L:
         """The token of now; another one than `instead_of`, which was refused."""
         async with self._renewing.held():

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from ccm import __version__
 from ccm.background import start_task
-from ccm.cloud.credentials import Credentials
+from ccm.cloud.credentials import Credentials, RenewedToken
 from ccm.cloud.failures import Unsent, by_status, what_broke
 from ccm.cloud.interface import Gate
 from ccm.cloud.lookup import (
@@ -119,7 +119,7 @@ class JsonApi:
         gate: Gate,
         caller: str,
         *servers: Server,
-        credentials: Credentials[Any] | None = None,
+        credentials: Credentials[Any] | RenewedToken[Any] | None = None,
         name: str = "",
         timeout: float | None = None,
         idle_timeout: float = IDLE_TIMEOUT,

@@ -181,20 +181,22 @@ class AzureApi(JsonApi):
         )
 
     async def exchange(self, request: Request) -> tuple[Any, HttpResponse]:
-        """With the token, and again with a new one after a 401."""
+        """With the token of the tenant."""
         if request.url:
             return await self.attempt(request)
         url = (await self._known_endpoints()).resource_manager
         tenant = self._tenant_of(request.target)
         if tenant not in self._tokens:
             self._tokens[tenant] = RenewedToken(partial(self._new_token, tenant))
-        token = await self._tokens[tenant].get()
-        try:
-            return await self.attempt(_shown(request, url, token))
-        except Unauthenticated:
-            self._has_no_token = True  # it may be for another audience than the cloud has
-            token = await self._tokens[tenant].get(instead_of=token)
-        return await self.attempt(_shown(request, url, token))
+
+        async def show(token: Token) -> tuple[Any, HttpResponse]:
+            try:
+                return await self.attempt(_shown(request, url, token))
+            except Unauthenticated:
+                self._has_no_token = True  # it may be for another audience than the cloud has
+                raise
+
+        return await self._tokens[tenant].use(show)
 
     def _tenant_of(self, target: str) -> str:
         config, scope = self._config, scope_of(target.partition("?")[0])

@@ -8,7 +8,7 @@ import asyncio
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -106,10 +106,10 @@ class GceApi(JsonApi):
     cloud, ca_keys = "Google", "SSL_CERT_FILE"
 
     def __init__(self, section: GlobalSection, gate: Gate, caller: str) -> None:
-        super().__init__(gate, caller)
         self._section, self._environment = section, dict(os.environ)
         self._login = Credentials(self._source, "the credentials of Google")
         self._tokens = RenewedToken(lambda: self._login.use(self._new_token))
+        super().__init__(gate, caller, credentials=self._tokens)
         self.place = KeptRead(self._read_place)
 
     async def _read_place(self) -> Place:
@@ -212,14 +212,8 @@ class GceApi(JsonApi):
 
     # Credentials
 
-    async def request(self, request: Request) -> Any:
-        """With the token, and again with a new one after a 401."""
-        token = await self._tokens.get()
-        try:
-            return await super().request(_with_token(request, token))
-        except Unauthenticated:
-            token = await self._tokens.get(instead_of=token)
-        return await super().request(_with_token(request, token))
+    def authorization(self, credentials: AccessToken) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {credentials.value}"}
 
     async def _source(self) -> Source:
         return read_source(self._section, self._environment)
@@ -239,11 +233,12 @@ class GceApi(JsonApi):
             "GetToken", IDENTITY, asked.method, target, asked.body, asked.headers, server, True
         )
         try:
-            return await super().request(request)
+            answer, _ = await self.attempt(request)
         except (Denied, NotFound) as error:
             raise Unauthenticated(f"{account}: {error}") from error
         except Refused as error:
             raise Unauthenticated(f"{account} is refused: {error}") from error
+        return answer
 
     async def _metadata(self, asked: TokenRequest) -> str:
         """A text of the metadata server, which speaks JSON where it is asked for."""
@@ -324,11 +319,6 @@ def _read(method: str, path: str, query: Mapping[str, str]) -> Request:
 def _next_page(page: Json) -> Mapping[str, str]:
     token = next_of(page, "nextPageToken")
     return {"pageToken": token} if token else {}
-
-
-def _with_token(request: Request, token: AccessToken) -> Request:
-    headers = {**request.headers, "Authorization": f"Bearer {token.value}"}
-    return replace(request, headers=headers)
 
 
 def _read_token(answer: Json) -> AccessToken:

@@ -112,17 +112,17 @@ class OpenStackApi(JsonApi):
         answer: Json = await self.request(request)
         return answer
 
-    async def request(self, request: Request) -> Any:
-        """With the token, and again with a new one after a 401."""
-        token = await self._tokens.get()
+    async def exchange(self, request: Request) -> tuple[Any, HttpResponse]:
+        """At the service's endpoint, with the token."""
+        if request.url:
+            return await self.attempt(request)
         try:
-            return await super().request(self._with_token(request, token))
+            return await self._tokens.use(
+                lambda token: self.attempt(self._with_token(request, token))
+            )
         except Unsent:  # its catalogue may lead to where the service is no longer
             self._tokens.renew_within(CATALOG_RETRY)
             raise
-        except Unauthenticated:
-            token = await self._tokens.get(instead_of=token)
-        return await super().request(self._with_token(request, token))
 
     async def make(self, call: ApiCall, headers: Mapping[str, str] | None = None) -> Json:
         """The answer to a call of a plan."""
@@ -172,7 +172,7 @@ class OpenStackApi(JsonApi):
             changes_nothing=True,
         )
         try:
-            answer, response = await self.exchange(request)
+            answer, response = await self.attempt(request)
         except (Unauthenticated, NotFound) as error:
             # A credential that was deleted is not found.
             raise Unauthenticated(f"Keystone refuses the credentials: {error}") from error
