@@ -32,7 +32,6 @@ NAMESPACES_KEPT = 10_000
 GROUPS_SHOWN = 10  # reasons in a heartbeat
 NAMES_SHOWN = 5  # keys of each
 KEYS_LOOKED_AT = 1000  # of each, for their namespaces
-OUTDATED_KEPT = 500  # times that no key waits for any more, as it came sooner
 
 
 class WorkQueue:
@@ -51,9 +50,7 @@ class WorkQueue:
         self._parked: dict[str, asyncio.Task[object] | None] = {}
         self._dirty: set[str] = set()
         self._failures: dict[str, int] = {}
-        self._later: list[tuple[float, str]] = []
-        self._due: dict[str, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._due: dict[str, asyncio.TimerHandle] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._is_closed = False
         self.counters = Counters()
@@ -73,12 +70,12 @@ class WorkQueue:
 
     def next_due(self, now: float) -> float | None:
         """Seconds until the first of the waiting keys is due; None when none waits."""
-        return min(self._due.values()) - now if self._due else None
+        return min((timer.when() - now for timer in self._due.values()), default=None)
 
     def due_in(self, key: str) -> float | None:
         """Seconds until the time that this key waits for; None when it waits for none."""
-        due = self._due.get(key)
-        return None if due is None else due - asyncio.get_running_loop().time()
+        timer = self._due.get(key)
+        return timer.when() - asyncio.get_running_loop().time() if timer else None
 
     def is_in_flight(self, key: str) -> bool:
         return key in self._in_flight
@@ -116,7 +113,8 @@ class WorkQueue:
 
     def add(self, key: str) -> None:
         """Reconcile `key` as soon as possible."""
-        self._due.pop(key, None)
+        if timer := self._due.pop(key, None):
+            timer.cancel()
         if key in self._in_flight or key in self._parked:
             self._dirty.add(key)
             return
@@ -128,17 +126,13 @@ class WorkQueue:
 
     def add_after(self, key: str, seconds: float) -> None:
         """Reconcile `key` in `seconds`, or sooner if something changes before."""
-        loop = asyncio.get_running_loop()
-        when = loop.time() + seconds
-        if key in self._ready or self._due.get(key, math.inf) <= when:
+        due_in = self.due_in(key)
+        if key in self._ready or (due_in is not None and due_in <= seconds):
             return
         self.counters.count(metrics.QUEUE_RETRIES)
-        self._due[key] = when
-        heapq.heappush(self._later, (when, key))
-        if len(self._later) > 2 * len(self._due) + OUTDATED_KEPT:
-            self._later = [(due, waiting) for waiting, due in self._due.items()]
-            heapq.heapify(self._later)
-        self._arm(loop)
+        if due_in is not None:
+            self._due[key].cancel()
+        self._due[key] = call_later(seconds, self.add, key)
 
     def add_failed(self, key: str, backoff: Backoff | None = None) -> None:
         """Reconcile `key` again after its back-off: this one, or the controller's."""
@@ -190,8 +184,8 @@ class WorkQueue:
         for task in self._parked.values():
             if task:
                 task.cancel()
-        if self._timer:
-            self._timer.cancel()
+        for timer in self._due.values():
+            timer.cancel()
         self._wake(len(self._waiters))
 
     def _wake(self, count: int) -> None:
@@ -200,19 +194,6 @@ class WorkQueue:
             if not waiter.done():
                 waiter.set_result(None)
                 count -= 1
-
-    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._timer:
-            self._timer.cancel()
-        if self._later:
-            self._timer = call_later(self._later[0][0] - loop.time(), self._enqueue_due, loop)
-
-    def _enqueue_due(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._later and self._later[0][0] <= loop.time():
-            when, key = heapq.heappop(self._later)
-            if self._due.get(key) == when:
-                self.add(key)
-        self._arm(loop)
 
 
 def namespace_of(key: str) -> str:

@@ -78,7 +78,6 @@ BACKGROUND = {
     ("ccm/bus/sockets.py", "Port._renew"),
     ("ccm/kube/events.py", "EventRecorder.run"),
     ("workers/runner.py", "Runner._send_heartbeats"),
-    ("workers/queue.py", "WorkQueue._enqueue_due"),
     ("workers/node/passes.py", "MonitorPass.run"),
     ("workers/node/passes.py", "RefreshPass.run"),
 }
