@@ -19,7 +19,7 @@ from ccm.model.objects import Json
 from ccm.model.status import Status
 from ccm.settings import Settings
 from ccm.supervisor.deletion_state import read_state
-from ccm.supervisor.https.server import MAX_CONNECTIONS, MAX_HANDSHAKES, MAX_SILENT
+from ccm.supervisor.https.listener import MAX_CONNECTIONS, MAX_HANDSHAKES
 from ccm.worker_names import wanted_workers
 
 STATUS_TIMEOUT = 2.0  # for a supervisor to answer
@@ -185,7 +185,7 @@ def evaluate_open_files(limit: int, settings: Settings) -> Finding:
     need = FILES_PER_PROCESS + FILES_PER_WORKER * len(wanted_workers(settings))
     need += settings.kube_api_in_flight
     if settings.secure_port:
-        need += MAX_CONNECTIONS + MAX_HANDSHAKES + MAX_SILENT
+        need += MAX_CONNECTIONS + MAX_HANDSHAKES
     message = f"{limit} files may be open, and about {need} may be needed"
     if limit not in (resource.RLIM_INFINITY, -1) and limit < need:
         return failed(message, f"raise the limit: ulimit -n {max(1024, need)}, or LimitNOFILE=")

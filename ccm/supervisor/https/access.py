@@ -1,9 +1,8 @@
 """Authorization, and the middleware that applies it: only permitted requests reach a handler."""
 
-import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableSet
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import orjson
@@ -19,6 +18,7 @@ from ccm.supervisor.https.authentication import (
     Unauthenticated,
     UserInfo,
 )
+from ccm.supervisor.https.connection import client_of
 from ccm.supervisor.https.reviews import (
     ReviewBudget,
     ReviewCache,
@@ -114,19 +114,14 @@ class Authorizer:
 class AccessMiddleware:
     """Passes a permitted request to its handler, or responds with a Status as the API server does.
 
-    Paths that are always allowed are so whatever the state of the API server is. Connections that
-    had another permitted request join `permitted`.
+    Paths that are always allowed are so whatever the state of the API server is.
     """
 
     def __init__(
-        self,
-        authenticator: Authenticator,
-        authorizer: Authorizer,
-        counters: Counters,
-        permitted: MutableSet[asyncio.BaseTransport],
+        self, authenticator: Authenticator, authorizer: Authorizer, counters: Counters
     ) -> None:
         self._authenticator, self._authorizer = authenticator, authorizer
-        self._counters, self._permitted = counters, permitted
+        self._counters = counters
         self._no_warning_until = 0.0
 
     @web.middleware
@@ -147,11 +142,11 @@ class AccessMiddleware:
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         path, verb = request.path, request.method.lower()
-        resource = _resource(request)
+        resource, client = _resource(request), client_of(request)
         if verb not in CHANGING_VERBS and self._authorizer.is_always_allowed(path):
             return None
         try:
-            is_known = request.transport in self._permitted
+            is_known = client is not None and client.is_permitted
             user = await self._authenticator.authenticate(request, is_known)
             decision = await self._authorizer.authorize(user, verb, path, resource)
         except Unauthenticated:
@@ -164,8 +159,8 @@ class AccessMiddleware:
             return _status(500, "InternalError", why)
         if decision.is_allowed:
             # Others are permitted what everyone is, such as /version.
-            if request.transport and resource and user != ANONYMOUS:
-                self._permitted.add(request.transport)
+            if client and resource and user != ANONYMOUS:
+                client.is_permitted = True
                 self._authenticator.on_permitted(request, user, is_known)
             return None
         why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'

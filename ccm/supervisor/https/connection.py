@@ -37,6 +37,7 @@ class BoundedClient(asyncio.Protocol):
         self._http = http
         self.transport: asyncio.Transport | None = None
         self.overhead = 0  # bytes that came, without data and as much again for its records
+        self.is_permitted = False  # it had a request that not everyone is permitted
         self._unhandled = 0
         self._end: asyncio.TimerHandle | None = None
 
@@ -80,6 +81,12 @@ class BoundedClient(asyncio.Protocol):
     def _reads_again(self) -> None:
         if self._end:
             self._end.cancel()
+
+
+def client_of(request: web.BaseRequest) -> BoundedClient | None:
+    """Whose request it is; None once its connection is lost."""
+    client = request.transport.get_protocol() if request.transport else None
+    return client if isinstance(client, BoundedClient) else None
 
 
 class PacedCalls:
@@ -126,30 +133,45 @@ class BoundedTls(SSLProtocol):
         self,
         client: BoundedClient,
         context: ssl.SSLContext,
+        timeout: float,
         handshakes: PacedCalls,
         on_lost: Callable[["BoundedTls"], object],
     ) -> None:
-        self._handshakes = handshakes
-        self._is_ready = asyncio.get_running_loop().create_future()
-        super().__init__(self._is_ready.get_loop(), client, context, self._is_ready, True)
+        """`timeout`: seconds for the handshake."""
+        self._handshakes, loop = handshakes, asyncio.get_running_loop()
+        self._is_ready = loop.create_future()
+        super().__init__(
+            loop,
+            client,
+            context,
+            self._is_ready,
+            server_side=True,
+            ssl_handshake_timeout=timeout,  # type: ignore[arg-type]  # it may be a float
+        )
         self._app_transport.set_read_buffer_limits(MAX_READ)  # while the client's requests wait
         self.client, self._on_lost = client, on_lost
+        self.has_spoken = False
+        self.handshake: asyncio.Task[None] | None = None  # of who accepted the connection
         self._raw: asyncio.Transport | None = None
-        self.is_lost = False  # the socket is closed, or about to be
 
-    async def handshake(self, connection: socket.socket) -> None:
-        """Raises OSError; what ended meanwhile for another reason is lost."""
+    @property
+    def is_known(self) -> bool:
+        """Whether it had a permitted request; until TLS is set up, whether it has spoken."""
+        return self.client.is_permitted if self._is_ready.done() else self.has_spoken
+
+    async def shake_hands(self, connection: socket.socket) -> None:
+        """Raises OSError; what was lost meanwhile for another reason is done, too."""
         await asyncio.get_running_loop().connect_accepted_socket(lambda: self, connection)
-        try:
-            await self._is_ready
-        except BaseException:
-            self.abort()
-            raise
+        await self._is_ready
 
     def abort(self) -> None:
         """Close the socket, whatever TLS or the client wait for."""
+        if self.handshake:
+            self.handshake.cancel()
         if self._raw:
             self._raw.abort()
+        else:
+            self.connection_lost(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -157,6 +179,7 @@ class BoundedTls(SSLProtocol):
         super().connection_made(transport)
 
     def buffer_updated(self, nbytes: int) -> None:
+        self.has_spoken = True
         self.client.overhead += nbytes
         if self.client.overhead > MAX_OVERHEAD:
             self.abort()
@@ -172,5 +195,4 @@ class BoundedTls(SSLProtocol):
 
     def connection_lost(self, error: BaseException | None) -> None:
         super().connection_lost(error)
-        self.is_lost = True
         self._on_lost(self)

@@ -3,21 +3,16 @@
 import asyncio
 import logging
 import socket
-import ssl
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, TypeVar
-from weakref import WeakSet
+from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from ccm.background import call_until_done, start_task
 from ccm.counters import Counters
-from ccm.decide.budget import Allowances
 from ccm.errors import ConfigurationFault, NoCredentials, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube, RestConfig
@@ -26,31 +21,15 @@ from ccm.settings import Settings
 from ccm.supervisor.https.access import AccessMiddleware, Authorizer
 from ccm.supervisor.https.authentication import Authenticator
 from ccm.supervisor.https.client_ca import ClientCAProvider
-from ccm.supervisor.https.connection import BoundedClient, BoundedTls, PacedCalls
+from ccm.supervisor.https.connection import BoundedClient, BoundedTls, PacedCalls, client_of
+from ccm.supervisor.https.listener import TlsListener
 from ccm.supervisor.https.reviews import Reviewer
 from ccm.supervisor.https.timings import HttpsTimings
 from ccm.supervisor.https.tls import ServingTls
-from ccm.supervisor.listening import network_of
 from ccm.tls import Server
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-MAX_CONNECTIONS = 200  # with TLS, at the same time; watches and workers need descriptors, too
-MAX_SILENT = 100  # beside those; the kernel holds others back
-MAX_HANDSHAKES = 300
-"""Beside those: no more than the clients that speak in five turns of the loop, as one of them may
-need as long for its part."""
-ACCEPTED_AT_ONCE = 64  # connections, in one turn of the loop, which may be a long one
-HANDSHAKES, HANDSHAKE_PAUSE = 50, 0.05
-"""So many of one address at once, then one in so many seconds: each takes milliseconds of the loop
-that renews the Lease."""
-CONNECTS, CONNECT_PAUSE = 500, 0.005
-"""The same of connections, whatever comes on them: more are closed before they cost a task."""
-MOST_ADDRESSES = 10_000  # whose connections, and whose handshakes, are counted
-TLS_HANDSHAKE = b"\x16"  # the first byte of a client
-ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
 MAX_REVIEWS_IN_FLIGHT = 8  # of each kind
@@ -100,7 +79,6 @@ class HttpsServer:
         self._cleanup = AsyncExitStack()
         self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._tls: ServingTls | None = None
-        self._permitted: WeakSet[asyncio.BaseTransport] = WeakSet()
         self.counters = Counters()
 
     def add_routes(self, routes: Iterable[web.RouteDef]) -> None:
@@ -152,12 +130,12 @@ class HttpsServer:
         server = runner.server
         assert server
         server.request_handler = _in_turns(server.request_handler)
+        timeout, paced = self._timings.handshake_timeout, PacedCalls()
         listener = TlsListener(
             listening,
-            tls.context,
-            lambda: BoundedClient(server()),
-            self._timings.handshake_timeout,
-            self._permitted,
+            lambda on_lost: BoundedTls(
+                BoundedClient(server()), tls.context, timeout, paced, on_lost
+            ),
         )
         self._cleanup.callback(listener.abort)
         self._cleanup.push_async_callback(runner.cleanup)
@@ -175,7 +153,7 @@ class HttpsServer:
         reviewer = Reviewer(kube, self._timings)
         authorizer = Authorizer(self._settings, reviewer, self.counters)
         self._cleanup.push_async_callback(authorizer.close)
-        return AccessMiddleware(authenticator, authorizer, self.counters, self._permitted)
+        return AccessMiddleware(authenticator, authorizer, self.counters)
 
     def _app(self, access: AccessMiddleware) -> web.Application:
         app = web.Application(middlewares=[access.handle])
@@ -202,8 +180,7 @@ def _in_turns(
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         async with turn:
             await asyncio.sleep(0)
-        client = request.transport.get_protocol() if request.transport else None
-        if isinstance(client, BoundedClient):
+        if client := client_of(request):
             client.on_request(request)
         if request.path.count("/") > MAX_PARTS:
             return web.Response(status=404)
@@ -244,177 +221,3 @@ def _aiohttp_log() -> logging.Logger:
     errors.parent = log
     errors.addFilter(is_ours)
     return errors
-
-
-LOCAL = ""
-"""In place of the address of a client on this host, such as the kubelet with its probes."""
-
-
-def to_close(held: Mapping[T, str], limit: int, known: Container[object] = ()) -> T | None:
-    """The connection that makes room for one more; None while there is room.
-
-    `held` has the clients' addresses, the oldest connection first. It is the oldest one of the
-    address that holds most of them, first among those that are not `known`. This host's own come
-    last, as long as they are no more than half of all: it may have more users than its kubelet.
-    """
-    if len(held) < limit:
-        return None
-    local = {item: address for item, address in held.items() if address == LOCAL}
-    remote = {item: address for item, address in held.items() if address != LOCAL}
-    among = local if 2 * len(local) > limit else remote or held
-    among = {item: address for item, address in among.items() if item not in known} or among
-    counts = Counter(among.values())
-    most = max(counts, key=lambda address: counts[address])
-    return next(item for item, address in among.items() if address == most)
-
-
-class TlsListener:
-    """Accepts connections; silent ones, and handshakes, have room of their own."""
-
-    def __init__(
-        self,
-        listening: socket.socket,
-        context: ssl.SSLContext,
-        protocol: Callable[[], BoundedClient],
-        handshake_timeout: float,
-        known: Container[asyncio.BaseTransport] = (),
-    ) -> None:
-        self._socket, self._context, self._protocol = listening, context, protocol
-        self._handshake_timeout, self._known = handshake_timeout, known
-        self._accepted: dict[asyncio.Task[None], socket.socket] = {}  # in this turn of the loop
-        self._silent: dict[asyncio.Task[None], str] = {}  # the client's address; oldest first
-        self._handshakes: dict[asyncio.Task[None], str] = {}  # of clients that spoke
-        self._open: dict[BoundedTls, str] = {}  # until the socket is closed, which a client delays
-        self._allowances = Allowances[str](HANDSHAKES, HANDSHAKE_PAUSE, MOST_ADDRESSES)
-        self._connects = Allowances[str](CONNECTS, CONNECT_PAUSE, MOST_ADDRESSES)
-        self._paced_handshakes = PacedCalls()
-
-    async def run(self) -> None:
-        """Accept for ever."""
-        loop = asyncio.get_running_loop()
-        while True:
-            failed: asyncio.Future[OSError] = loop.create_future()
-            loop.add_reader(self._socket, call_until_done, self._accept, failed)
-            try:
-                error = await failed
-            finally:
-                loop.remove_reader(self._socket)
-            log.warning("connection not accepted", extra={"error": str(error)})
-            await asyncio.sleep(ACCEPT_RETRY_DELAY)
-
-    def close(self) -> None:
-        """Accept no more, once `run` ended; open connections are left to the HTTP server."""
-        self._socket.close()
-        for task in [*self._accepted, *self._silent, *self._handshakes]:
-            task.cancel()
-
-    def _accept(self, failed: "asyncio.Future[OSError]") -> None:
-        """Accept those that wait; other tasks run between when they are many."""
-        for _ in range(ACCEPTED_AT_ONCE):
-            try:
-                connection, _ = self._socket.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if not failed.done():
-                    failed.set_result(error)
-                return
-            self._begin(connection, _client_address(connection))
-
-    def _begin(self, connection: socket.socket, address: str) -> None:
-        if address != LOCAL and self._connects.take(address, time.monotonic()):
-            connection.close()
-            return
-        connection.setblocking(False)
-        task = start_task(self._serve(connection, address), self._forget_accepted)
-        self._accepted[task] = connection
-
-    def abort(self) -> None:
-        """Abort the connections that are left: a client may not answer the close_notify of TLS."""
-        for tls in self._open:
-            tls.abort()
-
-    def _forget_accepted(self, task: "asyncio.Task[None]") -> None:
-        if connection := self._accepted.pop(task, None):  # it was cancelled before
-            connection.close()
-
-    def _forget(self, tls: BoundedTls) -> None:
-        self._open.pop(tls, None)
-
-    async def _serve(self, connection: socket.socket, address: str) -> None:
-        if task := asyncio.current_task():
-            del self._accepted[task]
-        try:
-            async with asyncio.timeout(self._handshake_timeout):
-                silent = _room(self._silent, MAX_SILENT, address)
-                if not await _begins_tls(connection, silent):
-                    return
-                if address != LOCAL and self._allowances.take(address, time.monotonic()):
-                    connection.close()
-                    return
-                with _room(self._handshakes, MAX_HANDSHAKES, address):
-                    tls = BoundedTls(
-                        self._protocol(), self._context, self._paced_handshakes, self._forget
-                    )
-                    await tls.handshake(connection)
-        except OSError as error:  # the client's fault
-            log.debug("TLS handshake failed", extra={"error": str(error)})
-            return
-        if tls.is_lost:
-            return
-        known = {item for item in self._open if item.client.transport in self._known}
-        if oldest := to_close(self._open, MAX_CONNECTIONS, known):
-            del self._open[oldest]
-            oldest.abort()
-        self._open[tls] = address
-
-
-@contextmanager
-def _room(held: "dict[asyncio.Task[None], str]", limit: int, address: str) -> Iterator[None]:
-    """The current task is among those that are held, and may be cancelled for another's room."""
-    task = asyncio.current_task()
-    assert task
-    if oldest := to_close(held, limit):
-        del held[oldest]
-        oldest.cancel()
-    held[task] = address
-    try:
-        yield
-    finally:
-        held.pop(task, None)
-
-
-async def _begins_tls(connection: socket.socket, silent: AbstractContextManager[None]) -> bool:
-    """Whether the client does: TLS is set up for no connection that is silent, or closed."""
-    is_tls = False
-    try:
-        is_tls = await _first_byte(connection, silent) == TLS_HANDSHAKE
-    finally:
-        if not is_tls:
-            connection.close()
-    return is_tls
-
-
-async def _first_byte(connection: socket.socket, silent: AbstractContextManager[None]) -> bytes:
-    """What the client sends first, which stays to be read; it is `silent` until then."""
-    with suppress(BlockingIOError):
-        return connection.recv(1, socket.MSG_PEEK)
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
-    with silent:
-        loop.add_reader(connection, call_until_done, readable.set)
-        try:
-            await readable.wait()
-        finally:
-            loop.remove_reader(connection)
-    return connection.recv(1, socket.MSG_PEEK)
-
-
-def _client_address(connection: socket.socket) -> str:
-    """Its network, or `LOCAL` for this host."""
-    try:
-        client, server = connection.getpeername()[0], connection.getsockname()[0]
-    except OSError:  # it is gone by now
-        return "unknown"
-    if client == server:
-        return LOCAL
-    return network_of(client)

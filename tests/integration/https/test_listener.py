@@ -7,6 +7,7 @@ import ssl
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from select import select
 from typing import Any
 
@@ -16,11 +17,12 @@ from prometheus_client import CollectorRegistry
 
 from ccm.processes import resident_bytes
 from ccm.supervisor import listening as listening_module
-from ccm.supervisor.https import server as server_module
+from ccm.supervisor.https import listener as listener_module
 from ccm.supervisor.https.endpoints import Exposition
-from ccm.supervisor.https.server import LOCAL, TLS_HANDSHAKE, to_close
+from ccm.supervisor.https.listener import LOCAL, TLS_HANDSHAKE, to_close
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
+    QUICK,
     LocalServer,
     connected,
     pipeline,
@@ -58,7 +60,7 @@ async def test_a_client_without_tls_harms_no_one(
 async def test_when_there_are_too_many_the_oldest_goes_and_a_probe_gets_its_answer(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 10)
+    monkeypatch.setattr(listener_module, "MAX_CONNECTIONS", 10)
     async with serving(reviews) as server:
         with ExitStack() as held:
             first = await greeted(server)
@@ -71,18 +73,22 @@ async def test_when_there_are_too_many_the_oldest_goes_and_a_probe_gets_its_answ
             assert await first[0].read() == b""
 
 
+PATIENT = replace(QUICK, handshake_timeout=3600.0)
+"""Where no connection is closed but for another one."""
+
+
 @pytest.fixture
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten silent connections have room, and the kernel holds none back."""
     monkeypatch.setattr(listening_module, "SILENCE", 0)
-    monkeypatch.setattr(server_module, "MAX_SILENT", 10)
+    monkeypatch.setattr(listener_module, "MAX_HANDSHAKES", 10)
 
 
 @pytest.mark.usefixtures("little_room")
 async def test_silent_connections_close_no_client_and_hold_up_no_probe(
     reviews: ReviewApi,
 ) -> None:
-    async with serving(reviews) as server:
+    async with serving(reviews, PATIENT) as server:
         with ExitStack() as held:
             reader, writer = await greeted(server)
             held.callback(writer.close)
@@ -107,7 +113,7 @@ async def test_silent_connections_close_no_client_in_its_handshake(
     reviews: ReviewApi,
 ) -> None:
     """It takes a client a while, and a thousand may connect meanwhile."""
-    async with serving(reviews) as server:
+    async with serving(reviews, PATIENT) as server:
         with ExitStack() as held:
             client = held.enter_context(
                 trusting_anybody().wrap_socket(connected(server), do_handshake_on_connect=False)
@@ -156,11 +162,11 @@ async def test_handshakes_without_end_of_one_address_cost_no_other_its_time(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes milliseconds of the loop that renews the Lease."""
-    monkeypatch.setattr(server_module, "HANDSHAKES", 5)
-    monkeypatch.setattr(server_module, "HANDSHAKE_PAUSE", 600.0)
+    monkeypatch.setattr(listener_module, "HANDSHAKES", 5)
+    monkeypatch.setattr(listener_module, "HANDSHAKE_PAUSE", 600.0)
     async with serving(reviews) as server:
         with ExitStack() as held:
-            for _ in range(server_module.HANDSHAKES):
+            for _ in range(listener_module.HANDSHAKES):
                 held.callback((await greeted(server, "127.0.1.1"))[1].close)
             for _ in range(5):
                 with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -173,13 +179,14 @@ async def test_a_flood_of_other_clients_takes_no_slot_of_this_host(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening_module, "SILENCE", 0)
+    monkeypatch.setattr(listener_module, "MAX_HANDSHAKES", 100)
     async with serving(reviews) as server:
         with ExitStack() as held:
             for number in range(500):
                 held.enter_context(connected(server, f"127.0.1.{number % 3 + 1}"))
                 if number % 25 == 0:
                     assert (await server.get("/healthz")).status == 200
-            await until(lambda: site_connections(server) <= server_module.MAX_SILENT)
+            await until(lambda: site_connections(server) <= listener_module.MAX_HANDSHAKES)
             assert (await server.get("/healthz")).status == 200
 
 
@@ -193,16 +200,16 @@ def test_who_holds_most_loses_the_oldest() -> None:
 
 def test_who_had_a_permitted_request_goes_after_unknown_ones() -> None:
     held = {1: "scraper", 2: "b", 3: "c", 4: LOCAL}
-    assert to_close(held, 4, known={1}) == 2
-    assert to_close({1: "scraper", 4: LOCAL}, 2, known={1}) == 1
-    assert to_close({1: "a", 2: "b", 3: "b"}, 3, known={1, 2, 3}) == 2
+    assert to_close(held, 4, {1}.__contains__) == 2
+    assert to_close({1: "scraper", 4: LOCAL}, 2, {1}.__contains__) == 1
+    assert to_close({1: "a", 2: "b", 3: "b"}, 3, {1, 2, 3}.__contains__) == 2
 
 
 def test_other_users_of_this_host_close_no_client_of_others() -> None:
     held = {1: "scraper", 2: LOCAL, 3: LOCAL, 4: LOCAL, 5: "b"}
-    assert to_close(held, 5, known={1, 5}) == 2
-    assert to_close(held, 5, known={1, 2, 5}) == 3
-    assert to_close(held, 5, known={1, 2, 3, 4, 5}) == 2
+    assert to_close(held, 5, {1, 5}.__contains__) == 2
+    assert to_close(held, 5, {1, 2, 5}.__contains__) == 3
+    assert to_close(held, 5, {1, 2, 3, 4, 5}.__contains__) == 2
 
 
 @pytest.mark.parametrize("words", [b"", b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"])
@@ -210,7 +217,7 @@ async def test_clients_of_many_addresses_close_no_client_that_was_permitted(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, words: bytes
 ) -> None:
     """Everybody has a permission for /version, as that of an API server is public."""
-    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 10)
+    monkeypatch.setattr(listener_module, "MAX_CONNECTIONS", 10)
     reviews.add_token("good", "alice", "dev")
     reviews.allow("dev", "/page")
     reviews.allow("system:unauthenticated", "/version")
@@ -424,7 +431,7 @@ async def test_a_connection_that_its_client_does_not_let_close_counts_as_open(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, hold: Callable[[LocalServer], Any]
 ) -> None:
     """They took all descriptors, for 30 s or for ever."""
-    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(listener_module, "MAX_CONNECTIONS", 5)
 
     async def page(request: web.Request) -> web.Response:
         return web.Response(body=bytes(12 << 20 if hold is unread_answer else 1))
@@ -442,8 +449,8 @@ async def test_connections_without_end_of_one_address_are_closed_at_once(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else those that wait to be accepted leave no room for a probe."""
-    monkeypatch.setattr("ccm.supervisor.https.server.CONNECTS", 5)
-    monkeypatch.setattr("ccm.supervisor.https.server.CONNECT_PAUSE", 3600.0)
+    monkeypatch.setattr(listener_module, "HANDSHAKES", 5)
+    monkeypatch.setattr(listener_module, "HANDSHAKE_PAUSE", 3600.0)
     async with serving(reviews) as server:
         rude = [connected(server, "127.0.0.2") for _ in range(20)]
         for client in rude:
@@ -513,7 +520,7 @@ async def test_connections_that_wait_are_accepted_together(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn of the loop may be long, and a probe comes after all that connected before."""
-    turns, now, address_of = list[int](), 0, server_module._client_address
+    turns, now, address_of = list[int](), 0, listener_module._client_address
 
     async def count() -> None:
         nonlocal now
@@ -525,9 +532,9 @@ async def test_connections_that_wait_are_accepted_together(
         turns.append(now)
         return address_of(connection)
 
-    monkeypatch.setattr(server_module, "_client_address", noted)
+    monkeypatch.setattr(listener_module, "_client_address", noted)
     counting = asyncio.create_task(count())
-    async with serving(reviews) as server:
+    async with serving(reviews, PATIENT) as server:
         with ExitStack() as held:
             silent = [held.enter_context(connected(server)) for _ in range(50)]
             await until(lambda: len(turns) == 50)
@@ -536,6 +543,26 @@ async def test_connections_that_wait_are_accepted_together(
                 lambda: sum(map(is_closed, silent)) == 40, "those beyond the limit are closed"
             )
     counting.cancel()
+
+
+@pytest.mark.usefixtures("little_room")
+async def test_clients_that_are_accepted_together_do_not_close_one_another(
+    reviews: ReviewApi,
+) -> None:
+    """They have spoken, as those have that take all room, and are read some turns later."""
+    async with serving(reviews, PATIENT) as server:
+        with ExitStack() as held:
+
+            def begin(number: int) -> socket.socket:
+                client = held.enter_context(connected(server, f"127.0.3.{number + 1}"))
+                client.sendall(TLS_HANDSHAKE)
+                return client
+
+            before = [begin(number) for number in range(10)]
+            await until(lambda: site_connections(server) == 10)
+            together = [begin(number) for number in range(10, 16)]
+            await until(lambda: sum(map(is_closed, before)) == 6)
+            assert not any(map(is_closed, together))
 
 
 async def test_a_url_that_no_parser_takes_is_logged_once(
