@@ -8,6 +8,7 @@ from ccm.model.objects import Json, objects, text
 from ccm.providers.aws.tags import Tags, read_tags
 
 ALL_PROTOCOLS = "-1"
+RULE_PREFIX = "kubernetes.io/rule/"  # of the descriptions of rules in nodes' groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class SecurityGroup:
     name: str
     tags: Tags
     rules: frozenset[IngressRule]
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether it is a nodes' group with rules for load balancers."""
+        return any(rule.description.startswith(RULE_PREFIX) for rule in self.rules)
 
 
 @dataclass(frozen=True, slots=True)

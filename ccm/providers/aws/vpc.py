@@ -2,14 +2,13 @@
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
 from ccm.cloud.gate import for_all
-from ccm.cloud.lookup import MAX_LOST
+from ccm.cloud.lookup import MAX_LOST, batches
 from ccm.cloud.shared_read import SharedBlockingLock
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, objects, objects_with, text
@@ -18,7 +17,6 @@ from ccm.providers.aws.client import (
     ID_NOT_FOUND,
     MAX_FILTER_VALUES,
     AwsApi,
-    AwsError,
     call_without_wrong_ids,
 )
 from ccm.providers.aws.security_groups import SecurityGroup, read_security_group
@@ -100,6 +98,7 @@ class Vpc:
         self.zones = Zones(api)
         self.ingress_lock = SharedBlockingLock()
         """Held from reading rules of the nodes' groups to changing them."""
+        self._opened: set[str] | None = None  # groups that may have such rules; None: not known
 
     @property
     def id(self) -> str:
@@ -215,43 +214,43 @@ class Vpc:
         found = self._describe_groups(Filters=filters)
         return [group for group in found if name in ("", group.name)]
 
-    def groups_with(self, ids: Sequence[str]) -> list[SecurityGroup]:
-        """Those with these IDs; `AwsError` when one of them is not there."""
-        return self._describe_groups(GroupIds=list(ids))
+    def groups_with(self, ids: Collection[str]) -> list[SecurityGroup]:
+        """Those with these IDs that are there."""
+        return [
+            group
+            for some in batches(sorted(ids), MAX_FILTER_VALUES)
+            for group in self._describe_groups(Filters=[{"Name": "group-id", "Values": [*some]}])
+            if group.id in some
+        ]
 
-    def listed_groups(self, ids: Collection[str], tag: ClusterTag) -> list[SecurityGroup]:
-        """Those with these IDs that are there and not another cluster's."""
-        filters = [{"Name": "group-id", "Values": sorted(ids)[:MAX_FILTER_VALUES]}]
-        found = self._describe_groups(Filters=filters) if ids else []
-        return [group for group in found if group.id in ids and not tag.is_foreign(group.tags)]
-
-    def groups_of_others(self, instance_ids: Collection[str], among: Collection[str]) -> set[str]:
-        """The groups `among` these that other instances are in and none of these is."""
-        filters = [{"Name": "instance.group-id", "Values": sorted(among)[:MAX_FILTER_VALUES]}]
-        found = self._api.describe_instances(Filters=filters) if among else []
-        members = defaultdict[str, set[bool]](set)
-        for instance in filter(None, map(_read_instance, found)):
-            for group in instance.groups:
-                members[group].add(instance.id in instance_ids)
-        return {group for group in among if members[group] == {False}}
+    def groups_without(self, instance_ids: Collection[str], among: Collection[str]) -> set[str]:
+        """The groups `among` these that none of the instances is in."""
+        used = set[str]()
+        for some in batches(sorted(among), MAX_FILTER_VALUES):
+            filters = [{"Name": "instance.group-id", "Values": [*some]}]
+            found = map(_read_instance, self._api.describe_instances(Filters=filters))
+            used.update(*(item.groups for item in found if item and item.id in instance_ids))
+        return {*among} - used
 
     def node_groups(
         self, instances: Sequence[BackendInstance], tag: ClusterTag
-    ) -> list[SecurityGroup]:
-        """For each instance the group that is opened for load balancers, every group once.
+    ) -> tuple[list[SecurityGroup], list[SecurityGroup]]:
+        """For each instance the group that is opened for load balancers, every group once; and all
+        that were opened for any, and have none of the instances. `ingress_lock` is held.
 
         A group that carries another cluster's tag, and not ours, is never opened.
         An instance for which that is ambiguous is left out; `CloudError` when all of them are.
         """
-        ids = sorted({group for item in instances for group in item.groups})
-        try:
-            groups = self.groups_with(ids) if ids else []
-        except AwsError as error:
-            if error.code == "InvalidGroup.NotFound":
-                self.forget(item.id for item in instances)
-            raise
-        known = {group.id: group for group in groups if not tag.is_foreign(group.tags)}
-        chosen, ambiguous = set(), dict[str, CloudError]()
+        if self._opened is None:
+            listed = self._api.read_if_allowed(list[SecurityGroup](), self.security_groups)
+            self._opened = {group.id for group in listed if group.is_opened}
+        own = {group for item in instances for group in item.groups}
+        found = {group.id: group for group in self.groups_with(own | self._opened)}
+        if lost := own - found.keys():
+            self.forget(item.id for item in instances)
+            raise CloudError(f"EC2 does not list {', '.join(sorted(lost))}, which instances have")
+        known = {key: group for key, group in found.items() if not tag.is_foreign(group.tags)}
+        chosen, ambiguous = set[str](), dict[str, CloudError]()
         for instance in instances:
             try:
                 chosen.add(_group_to_open(instance, known, tag))
@@ -260,7 +259,8 @@ class Vpc:
         if ambiguous and not chosen:
             raise next(iter(ambiguous.values()))
         self._warn(ambiguous)
-        return [known[group] for group in sorted(chosen)]
+        self._opened |= chosen
+        return [known[key] for key in sorted(chosen)], [known[key] for key in known.keys() - own]
 
     def _list_own(self, call: str, member: str) -> list[Json]:
         """What is in this VPC, also where the filter is lost."""

@@ -137,17 +137,24 @@ async def test_a_node_port_that_became_another_services_is_closed_with_it_after_
     assert rules(aws, "nodes") == set()
 
 
+@pytest.mark.parametrize("stays", [False, True])
 async def test_who_may_not_describe_rules_closes_what_became_another_services_injected(
-    aws: Aws,
+    aws: Aws, stays: bool
 ) -> None:
     """As with upstream's policy, until the process ends."""
     other = await ensure_two(aws)
     with aws.proxy.fault(
         "UpdateSecurityGroupRuleDescriptionsIngress", Refusal(403, "UnauthorizedOperation")
     ):
-        await aws.delete(asking())
+        if stays:
+            (machine,) = aws.launch()
+            await aws.ensure(asking(ports=[port(80, node_port=30090)]), [node_of(machine)])
+        else:
+            await aws.delete(asking())
     assert ("tcp", 30080, 30080, EVERYBODY) in rules(aws, "nodes")
     await aws.delete(other)
+    assert ("tcp", 30080, 30080, EVERYBODY) not in rules(aws, "nodes")
+    await aws.delete(asking())
     assert rules(aws, "nodes") == set()
 
 

@@ -385,6 +385,7 @@ async def test_a_group_of_instances_that_ended_costs_no_read_each_time(aws: Aws,
         await aws.update_nodes(one, nodes[:1])
         reads.append(aws.proxy.counted().get("ec2:DescribeInstances", 0))
     assert reads[0] > reads[1] == reads[2]
+    assert opened_by(aws, "former") == set()
 
 
 def opened_by(aws: Aws, group: str) -> set[str]:

@@ -183,6 +183,9 @@ async def test_a_balancer_without_nodes_leaves_them_closed(aws: Aws) -> None:
     assert (30080, EVERYBODY) in rules(aws)
     await aws.update_nodes(one, [])
     assert [*behind(aws, "nlb"), *rules(aws)] == [set()]
+    await aws.ensure(asking("nlb", "other"), [node_of(machine)])
+    await aws.delete(asking("nlb", "other"))
+    assert rules(aws) == []
     await aws.update_nodes(one, [node_of(machine)])
     assert (30080, EVERYBODY) in rules(aws)
 

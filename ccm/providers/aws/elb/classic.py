@@ -25,7 +25,6 @@ from ccm.providers.aws.elb.executor import ElbExecutor
 from ccm.providers.aws.elb.load_balancers import (
     ElbDependencies,
     NodeIngress,
-    OpenedGroups,
     to_balancer,
 )
 from ccm.providers.aws.elb.own_groups import (
@@ -53,7 +52,6 @@ class ClassicElbs:
     def __init__(self, elb: ElbDependencies) -> None:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
         self._groups = ElbSecurityGroups(elb)
-        self._open_groups = OpenedGroups(elb)
         self._making = dict[str, str]()  # given groups of those being made or changed, by name
 
     def get(self, service: Service) -> Balancer | None:
@@ -100,18 +98,18 @@ class ClassicElbs:
             groups = given or [own_id]
             given_up = {*(observed.groups if observed else ())} - {*groups, *extra}
             kept = set[str]()
-            ingress = self._node_ingress(request.name, groups[0], own_id, given_up, kept)
-            ingress.open(backends, tag)
+            ingress = self._node_ingress(request.name, tag, groups[0], own_id, given_up, kept)
+            ingress.open(backends)
             executor = ElbExecutor(self._api, observed.hostname if observed else "")
             try:
                 executor.execute(calls(groups))
             except CloudError:
                 if given_up:  # which nothing shows any more once it is done
                     kept |= {*(self._find(request.name) or {}).get("SecurityGroups", ())}
-                    ingress.close(backends, tag)
+                    ingress.close()
                 raise
-            ingress.close(backends, tag)
-            self._close_left(ingress, service, nodes, tag)
+            ingress.close()
+            ingress.close_left(registered)
             if given and own:
                 self._groups.delete(own)
             executor.check()
@@ -124,12 +122,12 @@ class ClassicElbs:
         if observed is None:
             return False
         backends, registered = self._backends(Annotations.of(service), nodes, observed)
-        ingress = self._node_ingress(name, next(iter(observed.groups), ""))
+        ingress = self._node_ingress(name, tag, next(iter(observed.groups), ""))
         if observed.groups:
-            ingress.open(backends, tag)
+            ingress.open(backends)
         calls = classic_plan.plan_instances(observed, registered)
         ElbExecutor(self._api, observed.hostname).execute(calls)
-        self._close_left(ingress, service, nodes, tag)
+        ingress.close_left(registered)
         ingress.check()
         return True
 
@@ -139,21 +137,10 @@ class ClassicElbs:
         observed = self._describe(service, tag)
         groups = self._elb.security_groups()
         own = find_leftover(groups, classic_group_name(name), tag)
-        own_id = own.id if own else ""
-        used = {*(observed.groups if observed else ()), *([own_id] if own_id else [])}
-
-        def plan(group: SecurityGroup) -> Iterable[IngressChange]:
-            sources = used | opened_for(group, name)
-            if not any(rule.source in sources for rule in group.rules):
-                return ()
-            return plan_node_ingress(
-                group, frozenset(), own_id, self._unused(sources - {own_id}, name)
-            )
-
-        ingress = NodeIngress(self._elb, plan)
-        ingress.close_everywhere(groups, tag)
+        given_up = observed.groups if observed else ()
+        ingress = self._node_ingress(name, tag, "", own.id if own else "", given_up)
+        ingress.close_everywhere(groups)
         ingress.check()
-        self._open_groups.keep(name, set())
         if observed:
             self._api.call("elb:DeleteLoadBalancer", LoadBalancerName=name)
         if own:
@@ -208,6 +195,7 @@ class ClassicElbs:
     def _node_ingress(
         self,
         name: str,
+        tag: ClusterTag,
         group_id: str,
         own_id: str = "",
         given_up: Collection[str] = (),
@@ -216,29 +204,18 @@ class ClassicElbs:
         """The nodes opened for a group; `own_id` is closed where another group took its place.
 
         So are groups `given_up`, whichever load balancer the rules for them are described as of.
-        Those `kept`, as they are when it is planned, are not.
+        Those `kept`, as they are when it is planned, are not, where nodes are to be open.
         """
-        desired = frozenset({node_rule(group_id, name)})
 
-        def plan(group: SecurityGroup) -> Iterable[IngressChange]:
+        def plan(group: SecurityGroup, is_open: bool) -> Iterable[IngressChange]:
+            desired = frozenset({node_rule(group_id, name)} if is_open else ())
+            used = {group_id, *kept} if is_open else set[str]()
+            replaced = own_id if own_id not in used else ""
             opened = opened_for(group, name) | (opened_for(group) & {*given_up})
-            unused = self._unused(opened - {group_id, *kept}, name)
-            replaced = own_id if own_id not in {group_id, *kept} else ""
+            unused = self._unused(opened - used - {replaced}, name)
             return plan_node_ingress(group, desired, replaced, unused)
 
-        return NodeIngress(self._elb, plan)
-
-    def _close_left(
-        self, ingress: NodeIngress, service: Service, nodes: Sequence[Node], tag: ClusterTag
-    ) -> None:
-        name = service.default_balancer_name
-        wanted = target_instances(Annotations.of(service), nodes)
-
-        def plan(group: SecurityGroup) -> Iterable[IngressChange]:
-            unused = self._unused(opened_for(group, name), name)
-            return plan_node_ingress(group, frozenset(), "", unused)
-
-        ingress.close_left(self._open_groups, name, wanted, tag, plan)
+        return NodeIngress(self._elb, plan, tag)
 
     def _unused(self, groups: set[str], name: str) -> set[str]:
         """Those of the groups that no other load balancer has, or is to have."""

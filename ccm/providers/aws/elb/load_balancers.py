@@ -1,11 +1,9 @@
 """The load balancers of AWS as the controllers see them: of the type that a Service asks for."""
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Lock
 from typing import Protocol
 
 from ccm.cloud.gate import for_all
@@ -42,8 +40,6 @@ _CALLS = {
     "Revoke": "ec2:RevokeSecurityGroupIngress",
     "Describe": "ec2:UpdateSecurityGroupRuleDescriptionsIngress",
 }
-RULE_PREFIX = "kubernetes.io/rule/"  # of descriptions; `=` and the load balancer may follow
-ASK_AGAIN = 600.0  # seconds until a group that seems empty is asked about again
 HOSTNAME_RETRY = 5.0  # seconds until a load balancer without a host name is read again
 
 
@@ -207,114 +203,65 @@ def to_balancer(name: str, hostname: str, warnings: tuple[str, ...] = ()) -> Bal
 # The security groups of nodes, opened for load balancers.
 
 
-Plan = Callable[[SecurityGroup], Iterable[IngressChange]]
-
-
-class OpenedGroups:
-    """Which nodes' groups each load balancer of a type has opened: first as their rules show."""
-
-    def __init__(self, elb: ElbDependencies) -> None:
-        self._elb, self._lock = elb, Lock()
-        self._ids: dict[str, set[str]] | None = None  # by the name of the load balancer
-        self._empty = dict[str, tuple[set[str], float]]()  # the same, and since when
-
-    def of(self, name: str) -> set[str]:
-        """The IDs of those of one load balancer."""
-        with self._lock, for_all():
-            if self._ids is None:
-                found = defaultdict[str, set[str]](set)
-                for group in self._elb.security_groups():
-                    for rule in group.rules:
-                        if rule.description.startswith(RULE_PREFIX):
-                            found[rule.description.partition("=")[2]].add(group.id)
-                self._ids = dict(found)
-            return self._ids.get(name, set())
-
-    def seem_empty(self, name: str, ids: set[str]) -> bool:
-        """Whether an answer showed no others in these a while ago."""
-        known, at = self._empty.get(name, (set(), float("-inf")))
-        return known == ids and time.monotonic() - at < ASK_AGAIN
-
-    def note_empty(self, name: str, ids: set[str]) -> None:
-        self._empty[name] = ids, time.monotonic()
-
-    def keep(self, name: str, ids: set[str]) -> None:
-        """Have these be those of one load balancer from now on."""
-        with self._lock:
-            if not ids:
-                self._empty.pop(name, None)
-            if self._ids is not None:
-                self._ids.pop(name, None)
-                self._ids |= {name: ids} if ids else {}
+Plan = Callable[[SecurityGroup, bool], Iterable[IngressChange]]
+"""What one group needs changed; it is open where it has nodes of the load balancer."""
 
 
 class NodeIngress:
     """The rules of one load balancer in nodes' groups, opened before it works and closed after.
 
-    `plan` yields what one group needs changed. What fails stands in the way of nothing else: a
-    full group does not keep nodes in a load balancer or out of it. `check` reports it in the end.
-    Any kubelet may name an instance whose group is full, or may not be changed.
+    What fails stands in the way of nothing else: a full group does not keep nodes in a load
+    balancer or out of it. `check` reports it in the end. Any kubelet may name an instance whose
+    group is full, or may not be changed.
     """
 
-    def __init__(self, elb: ElbDependencies, plan: Plan) -> None:
-        self._api, self._vpc, self._plan = elb.api, elb.vpc, plan
+    def __init__(self, elb: ElbDependencies, plan: Plan, tag: ClusterTag) -> None:
+        self._api, self._vpc, self._plan, self._tag = elb.api, elb.vpc, plan, tag
         self._is_managed = elb.config.manages_node_ingress
-        self._has_surplus = False
+        self._instances: Sequence[BackendInstance] = ()
         self._chosen = set[str]()  # IDs of the groups of the nodes
+        self._surplus = set[str]()  # IDs of those with rules that are not wanted
         self._failure: CloudError | None = None
         self._refused: dict[str, CloudError] = {}  # why one of them is not open, by its ID
 
-    def open(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
+    def open(self, instances: Sequence[BackendInstance]) -> None:
         """Authorize what is missing for these instances."""
+        self._instances = instances
 
         def groups() -> Iterable[SecurityGroup]:
-            found = self._vpc.node_groups(instances, tag)
-            self._chosen |= {group.id for group in found}
-            return found
+            chosen, others = self._vpc.node_groups(instances, self._tag)
+            self._chosen |= {group.id for group in chosen}
+            return [*chosen, *others]
 
         self._change(True, groups)
 
-    def close_left(
-        self,
-        opened: OpenedGroups,
-        name: str,
-        wanted: Collection[str],
-        tag: ClusterTag,
-        plan: Plan,
-    ) -> None:
-        """Plan for the groups that a load balancer had opened and no wanted instance is in now.
-
-        Another kind of read, which has to show who is in one, decides: answers lack instances.
-        """
-        if not self._is_managed:
-            return
-        with self._kept():
-            before = opened.of(name)
-            unused = before - self._chosen
-            if unused and opened.seem_empty(name, unused):
-                unused = set()
-            left = self._vpc.groups_of_others(wanted, unused)
-            if unused and not left:
-                opened.note_empty(name, unused)
-            self._change(False, lambda: self._vpc.listed_groups(left, tag), plan)
-            closed = set[str]() if self._failure else left
-            opened.keep(name, (before | self._chosen) - closed)
-
-    def close(self, instances: Sequence[BackendInstance], tag: ClusterTag) -> None:
+    def close(self) -> None:
         """Revoke what is no longer wanted, if `open` saw any; then there may be room for more."""
-        if not self._has_surplus:
+        if not (own := self._surplus & self._chosen):
             return
         is_incomplete = bool(self._failure or self._refused)
         self._failure, self._refused = None, {}
-        self._change(False, lambda: self._vpc.node_groups(instances, tag))
+        self._change(False, lambda: self._vpc.groups_with(own))
         if is_incomplete:
-            self.open(instances, tag)
+            self.open(self._instances)
 
-    def close_everywhere(self, groups: Iterable[SecurityGroup], tag: ClusterTag) -> None:
+    def close_left(self, targets: Collection[str]) -> None:
+        """Revoke all in groups without nodes, if `open` saw any.
+
+        Another kind of read has to show none of the `targets` in them: answers lack instances.
+        """
+        left = self._surplus - self._chosen
+        if not left or (targets and not self._chosen):
+            return
+        with self._kept():
+            unused = self._vpc.groups_without(targets, left) if targets else left
+            self._change(False, lambda: self._vpc.groups_with(unused))
+
+    def close_everywhere(self, groups: Iterable[SecurityGroup]) -> None:
         """Revoke in all of the groups but another cluster's; those with rules are read again."""
         with self._kept():
-            ours = [group for group in groups if not tag.is_foreign(group.tags)]
-            if ids := [group.id for group in ours if any(True for _ in self._plan(group))]:
+            ours = [group for group in groups if not self._tag.is_foreign(group.tags)]
+            if ids := [group.id for group in ours if self._planned(group)]:
                 self._change(False, lambda: self._vpc.groups_with(ids))
 
     def why_partly(self) -> list[str]:
@@ -329,18 +276,22 @@ class NodeIngress:
         for why in self.why_partly():
             raise Refused(why)
 
-    def _change(
-        self, opens: bool, groups: Callable[[], Iterable[SecurityGroup]], plan: Plan | None = None
-    ) -> None:
+    def _change(self, opens: bool, groups: Callable[[], Iterable[SecurityGroup]]) -> None:
         if not self._is_managed:
             return
         with self._vpc.ingress_lock, for_all(), self._kept():
-            planned = [change for group in groups() for change in (plan or self._plan)(group)]
-            self._has_surplus = any(change.action != "Authorize" for change in planned)
+            planned = [change for group in groups() for change in self._planned(group)]
+            if opens:
+                self._surplus = {it.group_id for it in planned if it.action != "Authorize"}
             for change in planned:
                 if (change.action == "Authorize") == opens:
                     with self._kept(change.group_id if opens else ""):
                         change_ingress(self._api, change)
+
+    def _planned(self, group: SecurityGroup) -> list[IngressChange]:
+        is_open = group.id in self._chosen
+        planned = self._plan(group, is_open)
+        return [change for change in planned if is_open or change.action != "Authorize"]
 
     @contextmanager
     def _kept(self, group_id: str = "") -> Iterator[None]:

@@ -15,7 +15,6 @@ from ccm.providers.aws.elb.executor import NOT_FOUND, ElbExecutor
 from ccm.providers.aws.elb.load_balancers import (
     ElbDependencies,
     NodeIngress,
-    OpenedGroups,
     Plan,
     to_balancer,
 )
@@ -68,9 +67,8 @@ class Nlbs:
     def __init__(self, elb: ElbDependencies) -> None:
         self._elb, self._api, self._vpc = elb, elb.api, elb.vpc
         self._own_groups = ElbSecurityGroups(elb)
-        self._open_groups = OpenedGroups(elb)
-        self._opened = dict[str, frozenset[IngressRule]]()  # by the name of the load balancer
-        self._gone = set[str]()  # those deleted, of which others have rules
+        self._opened = dict[str, frozenset[IngressRule]]()
+        """By the name of the load balancer; no rules of one that is gone and whose others have."""
 
     def get(self, service: Service) -> Balancer | None:
         record = find_nlb(self._api, service.default_balancer_name)
@@ -122,14 +120,14 @@ class Nlbs:
         self._check_addresses(request, observed.nlb, tag)
         cidrs = [cidr for subnet in subnets for cidr in subnet.cidrs]
         opened = node_rules(desired, request.ranges, cidrs, request.node_health_check, probe)
-        ingress = self._node_ingress(request.name, opened)
+        ingress = self._node_ingress(request.name, opened, tag)
         with warnings_as_notes(request.annotations):
             if has_own:
                 own = self._own_groups.ensure(own, group_name, request)
-            ingress.open(backends, tag)
+            ingress.open(backends)
             executor = self._execute(calls(), observed)
-            ingress.close(backends, tag)
-            self._close_left(ingress, service, nodes, tag)
+            ingress.close()
+            ingress.close_left(targets)
             if own and not has_own:
                 self._own_groups.delete(own)
             executor.check()
@@ -145,10 +143,6 @@ class Nlbs:
         families = {group.family for group in observed.groups.values()}
         family = IPV6 if IPV6 in families else IPV4
         backends, targets = self._backends(Annotations.of(service), nodes, observed, family)
-        if not nodes:  # as where it cannot be deleted, and its node ports are another's now
-            self._execute(nlb_plan.plan_targets(targets, observed), observed).check()
-            self._close_nodes(name, self._elb.security_groups(), tag)
-            return True
         ports = {port.get("nodePort") for port in service.ports}  # what it gave up is another's
         groups = {n: group for n, group in observed.groups.items() if group.port in ports}
         current = DesiredNlb(observed.nlb, observed.listeners, groups)
@@ -156,10 +150,11 @@ class Nlbs:
         ranges = client_ranges(ranges_if_valid(service), observed.nlb.address_type)
         probe = self._elb.config.shared_probe
         opened = node_rules(current, ranges, cidrs, service.health_check, probe)
-        ingress = self._node_ingress(name, opened)
-        ingress.open(backends, tag)
+        without_nodes = frozenset[IngressRule]()  # its node ports may be another's
+        ingress = self._node_ingress(name, opened if nodes else without_nodes, tag)
+        ingress.open(backends)
         self._execute(nlb_plan.plan_targets(targets, observed), observed).check()
-        self._close_left(ingress, service, nodes, tag)
+        ingress.close_left(targets)
         ingress.check()
         return True
 
@@ -283,35 +278,29 @@ class Nlbs:
             wanted, registered, tag, only_running=True, needs_ipv6=family == IPV6
         )
 
-    def _node_ingress(self, name: str, desired: frozenset[IngressRule]) -> NodeIngress:
+    def _node_ingress(
+        self, name: str, desired: frozenset[IngressRule], tag: ClusterTag
+    ) -> NodeIngress:
         former, self._opened[name] = self._opened.get(name, frozenset()), desired
-        return NodeIngress(
-            self._elb, lambda group: plan_node_ingress(group, desired, self._owner(name, former))
-        )
+        return NodeIngress(self._elb, self._plan_nodes(name, desired, former), tag)
 
     def _close_nodes(self, name: str, groups: Iterable[SecurityGroup], tag: ClusterTag) -> None:
         """Close the nodes' groups to one that leads to none of them; others' rules stay."""
         former = self._opened.get(name, frozenset())
-        ingress = NodeIngress(self._elb, self._plan_closing(name))
-        ingress.close_everywhere(groups, tag)
+        ingress = NodeIngress(self._elb, self._plan_nodes(name, frozenset(), former), tag)
+        ingress.close_everywhere(groups)
         ingress.check()
         self._opened.pop(name, None)
-        self._open_groups.keep(name, set())
         if self._owner(name, former).has_heir:
-            self._gone.add(name)
+            self._opened[name] = frozenset()
 
-    def _close_left(
-        self, ingress: NodeIngress, service: Service, nodes: Sequence[Node], tag: ClusterTag
-    ) -> None:
-        name = service.default_balancer_name
-        wanted = target_instances(Annotations.of(service), nodes)
-        ingress.close_left(self._open_groups, name, wanted, tag, self._plan_closing(name))
-
-    def _plan_closing(self, name: str) -> Plan:
-        former = self._opened.get(name, frozenset())
-
-        def plan(group: SecurityGroup) -> Iterable[IngressChange]:
+    def _plan_nodes(
+        self, name: str, desired: frozenset[IngressRule], former: frozenset[IngressRule]
+    ) -> Plan:
+        def plan(group: SecurityGroup, is_open: bool) -> Iterable[IngressChange]:
             owner = self._owner(name, former)
+            if is_open:
+                return plan_node_ingress(group, desired, owner)
             return plan_node_ingress(group, frozenset(), owner) if owner.is_in(group) else ()
 
         return plan
@@ -320,7 +309,7 @@ class Nlbs:
         """With what others have by now: a node port may have become theirs meanwhile."""
         others = dict(self._opened)  # other threads go on
         others.pop(name, None)
-        return Owner(name, former, others, self._gone)
+        return Owner(name, former, others)
 
     def _execute(self, calls: Iterable[ApiCall], observed: ObservedNlb) -> ElbExecutor:
         arns = {name: group.arn for name, group in observed.groups.items()}

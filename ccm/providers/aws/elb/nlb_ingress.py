@@ -1,7 +1,7 @@
 """The rules of nodes' security groups, in which an NLB's clients come with their own addresses."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -93,17 +93,16 @@ class Owner:
     """A load balancer, the rules that it had, and those of others by their names.
 
     A node port may become another Service's: the rule, of which AWS has one, is then described as
-    that of the load balancer which came first. It is the other's once it is described so, and where
-    that may not be done, once the first is `gone`.
+    that of the load balancer which came first. It is the other's once it is described so, or the
+    first has it no longer.
     """
 
     name: str
     former: frozenset[IngressRule] = frozenset()
     others: Mapping[str, frozenset[IngressRule]] = field(default_factory=dict)
-    gone: Collection[str] = ()
 
     def rules_in(self, group: SecurityGroup) -> set[IngressRule]:
-        """Its own that no other has now, also those described as of one that is gone."""
+        """Its own that no other has now, also those described as another's that this one had."""
         found = {rule for rule in group.rules if self._is_its(rule, _named(rule))}
         return found.difference(*self.others.values())
 
@@ -116,7 +115,7 @@ class Owner:
         return sorted((heirs[rule] for rule in own if rule in heirs), key=astuple)
 
     def _is_its(self, rule: IngressRule, named: str) -> bool:
-        return named == self.name or (named in self.gone and rule in self.former)
+        return named == self.name or (named in self.others and rule in self.former)
 
     def is_in(self, group: SecurityGroup) -> bool:
         """Whether a group has rules that are its own, or described so."""
