@@ -1,10 +1,12 @@
 """A read-only, lenient view of the raw JSON of a Service."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from ipaddress import IPv4Network, ip_network
+from typing import Any
+from urllib.parse import quote
 
 from ccm.errors import Refused
 from ccm.model.cloud import Network
@@ -25,6 +27,27 @@ EXAMPLE_RANGES = "10.0.0.0/24,192.168.2.0/24"
 EVERYBODY = IPv4Network("0.0.0.0/0")
 Socket = tuple[str, str]
 """A protocol and a number: nodes serve it at each address in the status of a Service."""
+
+
+SPEC_FIELDS = (
+    "type",
+    "loadBalancerClass",
+    "loadBalancerSourceRanges",
+    "loadBalancerIP",
+    "ports",
+    "sessionAffinity",
+    "sessionAffinityConfig",
+    "externalIPs",
+    "externalTrafficPolicy",
+    "healthCheckNodePort",
+    "ipFamilies",
+    "ipFamilyPolicy",
+    "allocateLoadBalancerNodePorts",
+)
+"""The fields of `spec` that this controller and its providers see."""
+
+UNORDERED_FIELDS = frozenset({"loadBalancerSourceRanges", "ports", "externalIPs"})
+LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Feature(StrEnum):
@@ -65,6 +88,11 @@ class Service(KubernetesObject):
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def path(self) -> str:
+        """Where the API server has it."""
+        return f"/api/v1/namespaces/{quote(self.namespace)}/services/{quote(self.name)}"
 
     @property
     def finalizers(self) -> list[str]:
@@ -223,6 +251,34 @@ def asking_for_nothing(service: Service) -> Service:
     return Service({**service.raw, "metadata": metadata, "spec": spec | families})
 
 
+def relevant_spec(service: Service, own_annotations: Collection[str] = ()) -> Json:
+    """All that may change what the balancer has to be; equal means that nothing has to be done.
+
+    The order of ports, ranges and external IPs says nothing, and missing is the same as empty.
+    """
+    without = {LAST_APPLIED_ANNOTATION, *own_annotations}
+    annotations = {k: v for k, v in service.annotations.items() if k not in without}
+    spec = {name: _normalized(name, service.spec.get(name) or None) for name in SPEC_FIELDS}
+    return {"uid": service.uid, "annotations": annotations, "spec": spec}
+
+
+def same_ingress(wanted: Sequence[Json], stored: Sequence[Json]) -> bool:
+    """Whether the status says what it should.
+
+    Where no `ipMode` is wanted, the API server fills in `VIP`: that is no difference.
+    """
+    return len(wanted) == len(stored) and all(
+        want == have or {"ipMode": "VIP", **want} == have
+        for want, have in zip(wanted, stored, strict=True)
+    )
+
+
+def still_held(service: Service, ingress: Sequence[Json]) -> list[Json]:
+    """Of the status what a load balancer with this `ingress` has; host names lead to no node."""
+    held = {None, *(entry.get("ip") for entry in ingress)}
+    return [entry for entry in service.ingress if ingress and entry.get("ip") in held]
+
+
 def admits_everybody(ranges: frozenset[Network]) -> bool:
     """Whether the ranges restrict nothing (upstream's rule: `::/0` alone does not count)."""
     return EVERYBODY in ranges
@@ -251,3 +307,8 @@ def _network(entry: str) -> Network:
     if len(octets) == 4 and all(octet.isdecimal() and octet.isascii() for octet in octets):
         address = ".".join(str(int(octet)) for octet in octets)
     return ip_network(f"{address}/{int(length)}", strict=False)
+
+
+def _normalized(name: str, value: Any) -> Any:
+    is_unordered = name in UNORDERED_FIELDS and isinstance(value, list)
+    return sorted(value, key=repr) if is_unordered else value

@@ -28,7 +28,7 @@ from ccm.model.objects import (
     Node,
     Projection,
 )
-from ccm.model.service import Service
+from ccm.model.service import SPEC_FIELDS, Service, relevant_spec
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
 from workers.executor import NamespaceSlots, Slots
@@ -36,7 +36,6 @@ from workers.machines import NodeMachines
 from workers.queue import namespace_of
 from workers.service.backends import TO_BE_DELETED_TAINT, Backends, BackendSet
 from workers.service.plan import (
-    SPEC_FIELDS,
     Action,
     Capabilities,
     CloudCall,
@@ -49,13 +48,13 @@ from workers.service.plan import (
     UpdateNodes,
     mass_deletion_reason,
     plan,
-    relevant_spec,
 )
 from workers.service.state import (
     NodePorts,
     PublishedAddresses,
     Refusal,
     ServiceState,
+    StateCell,
     addresses,
     has_lost_finalizer,
     summarize,
@@ -281,6 +280,8 @@ class ServiceController:
     def _next_step(self, key: str) -> PlannedStep:
         service = self._service(key)
         state = self._state(key)
+        if service and state.planned and not state.owner and state.planned.uid != service.uid:
+            state = ServiceState()
         has_lost = self._node_ports.has_lost(key, state.node_ports)
         contested = self._addresses.contested(service, state.sockets) if service else ()
         state = replace(state, planned=service, has_lost_node_ports=has_lost, contested=contested)
@@ -324,19 +325,22 @@ class ServiceController:
         """Perform one action; a result when that ends the reconcile."""
         if isinstance(action, ConfirmGone) and not self._state(key).has_lost_node_ports:
             self._check_mass_deletion()
-        known = self._state(key)
-        before = self._states[key] = attempted(known, action)
-        after, outcome = await self._steps.perform(before, action)
-        # Nodes may have changed meanwhile: whether an update is due is only `run`'s to say.
-        is_due = self._state(key).is_backend_update_due
-        self._states[key] = replace(after, is_backend_update_due=is_due)
+        owner = self._state(key).owner
+        before = self._states[key] = attempted(self._state(key), action)
+        cell = StateCell(before)
+        try:
+            outcome = await self._steps.perform(cell, action)
+        finally:
+            # Nodes may have changed meanwhile: whether an update is due is only `run`'s to say.
+            is_due = self._state(key).is_backend_update_due
+            after = self._states[key] = replace(cell.state, is_backend_update_due=is_due)
         for other in self._addresses.update(key, before, after):
             self._due.add(other)
             self._context.queue.add(other)
         if after.sockets - before.sockets:
             self._enqueue_contested(key)
         had_no_room = before.refusal is not None and before.refusal.is_quota_exceeded
-        is_freed = isinstance(action, DeleteBalancer) and (known.owner or action.service.ingress)
+        is_freed = isinstance(action, DeleteBalancer) and (owner or action.service.ingress)
         if is_freed or (had_no_room and not after.refusal):
             self._retry_for_quota()
         return outcome

@@ -8,37 +8,26 @@ A Service that is refused before the cloud is asked gets none, as nothing can be
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import assert_never
 
 from ccm.errors import Refused
-from ccm.model.objects import Json
-from ccm.model.service import Feature, Service
+from ccm.model.objects import Json, annotation_path, expect, expect_same, replace_seen
+from ccm.model.service import (
+    FINALIZER,
+    UPSTREAM_FINALIZERS,
+    Feature,
+    Service,
+    relevant_spec,
+    same_ingress,
+    still_held,
+)
+from ccm.model.writes import Patch
 from ccm.settings import Settings
 from workers.service.backends import Backends
 from workers.service.state import LastApplied, ServiceState
 from workers.timings import Timings
 
 MASS_DELETION_SHARE = 0.3  # of the Services with balancers; more at once are not trusted
-
-SPEC_FIELDS = (
-    "type",
-    "loadBalancerClass",
-    "loadBalancerSourceRanges",
-    "loadBalancerIP",
-    "ports",
-    "sessionAffinity",
-    "sessionAffinityConfig",
-    "externalIPs",
-    "externalTrafficPolicy",
-    "healthCheckNodePort",
-    "ipFamilies",
-    "ipFamilyPolicy",
-    "allocateLoadBalancerNodePorts",
-)
-"""The fields of `spec` that this controller and its providers see."""
-
-UNORDERED_FIELDS = frozenset({"loadBalancerSourceRanges", "ports", "externalIPs"})
-LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 REMEDIES = {
     Feature.UDP: "use TCP in spec.ports[].protocol",
@@ -255,28 +244,6 @@ def mass_deletion_reason(missing: Collection[str], known: Collection[str]) -> st
     )
 
 
-def relevant_spec(service: Service, own_annotations: Collection[str] = ()) -> Json:
-    """All that may change what the balancer has to be; equal means that nothing has to be done.
-
-    The order of ports, ranges and external IPs says nothing, and missing is the same as empty.
-    """
-    without = {LAST_APPLIED_ANNOTATION, *own_annotations}
-    annotations = {k: v for k, v in service.annotations.items() if k not in without}
-    spec = {name: _normalized(name, service.spec.get(name) or None) for name in SPEC_FIELDS}
-    return {"uid": service.uid, "annotations": annotations, "spec": spec}
-
-
-def same_ingress(wanted: Sequence[Json], stored: Sequence[Json]) -> bool:
-    """Whether the status says what it should.
-
-    Where no `ipMode` is wanted, the API server fills in `VIP`: that is no difference.
-    """
-    return len(wanted) == len(stored) and all(
-        want == have or {"ipMode": "VIP", **want} == have
-        for want, have in zip(wanted, stored, strict=True)
-    )
-
-
 def _clean_up_owner(owner: Service, state: ServiceState, is_replaced: bool) -> PlannedStep:
     """The Service disappeared without waiting for us; another one of its name may be there."""
     if state.is_deleted:
@@ -357,12 +324,6 @@ def _give_up_lost(service: Service, state: ServiceState) -> PlannedStep | None:
     return VerifyPublished(service) if state.is_unsettled and service.ingress else None
 
 
-def still_held(service: Service, ingress: Sequence[Json]) -> list[Json]:
-    """Of the status what a load balancer with this `ingress` has; host names lead to no node."""
-    held = {None, *(entry.get("ip") for entry in ingress)}
-    return [entry for entry in service.ingress if ingress and entry.get("ip") in held]
-
-
 def _lost_addresses(service: Service, applied: LastApplied | None) -> SetStatus | None:
     """The write that takes what the load balancer had no more when the cloud last agreed."""
     if applied is None or applied.ingress is None or service.ingress == applied.stored_ingress:
@@ -391,6 +352,49 @@ def _refused_before(state: ServiceState, backends: Backends, wanted: Json, since
     return refusal.why if refusal.at > since else ""
 
 
-def _normalized(name: str, value: Any) -> Any:
-    is_unordered = name in UNORDERED_FIELDS and isinstance(value, list)
-    return sorted(value, key=repr) if is_unordered else value
+def _gives_up_addresses(write: ServiceWrite) -> bool:
+    if not isinstance(write, SetStatus):
+        return False
+    listed, held = (
+        {it.get("ip") for it in some} for some in (write.service.ingress, write.ingress)
+    )
+    return not listed <= {None, *held}
+
+
+def patch_for(write: ServiceWrite) -> Patch:
+    """The write as a JSON patch; it fails with 422 when the Service is not what it was.
+
+    Finalizers are written through the status, too: then no right to change a spec is needed.
+    """
+    service = write.service
+    listed = service.meta.get("finalizers")
+    change: Sequence[Json]
+    match write:
+        case AddFinalizer():
+            wanted = [*service.finalizers, FINALIZER]
+            change = replace_seen("/metadata/finalizers", listed, wanted)
+        case RemoveFinalizer():
+            gone = (FINALIZER, *UPSTREAM_FINALIZERS)
+            left = [finalizer for finalizer in service.finalizers if finalizer not in gone]
+            decided_on = expect("/spec/type", service.spec.get("type"))
+            change = decided_on, *replace_seen("/metadata/finalizers", listed, left or None)
+        case SetStatus(_, ingress, annotations):
+            status = {"ingress": ingress} if ingress else {}
+            seen = replace_seen("/status/loadBalancer", service.load_balancer, status)
+            decided_on = expect("/spec/loadBalancerClass", service.load_balancer_class)
+            change = (decided_on, *seen, *_annotate(service, annotations))
+        case _:
+            assert_never(write)
+    operations = expect_same(service), *change
+    path, cannot_wait = f"{service.path}/status", _gives_up_addresses(write)
+    return Patch(path, operations, cannot_wait=cannot_wait)
+
+
+def _annotate(service: Service, annotations: Mapping[str, str]) -> Sequence[Json]:
+    """Those of others stay, whatever they are meanwhile."""
+    if annotations and not service.annotations:
+        return replace_seen("/metadata/annotations", service.meta.get("annotations"), annotations)
+    return [
+        {"op": "add", "path": annotation_path(name), "value": value}
+        for name, value in annotations.items()
+    ]

@@ -1,17 +1,22 @@
 """What this process knows of each Service, and its summary for `status`; lost with the process."""
 
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from heapq import nsmallest
 
+from ccm.errors import RetryAfter
+from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, text
-from ccm.model.service import Service, Socket
+from ccm.model.service import Service, Socket, relevant_spec
 from ccm.model.status import BalancerStatus
 from workers.service.backends import Backends
 
 FINALIZER_RACE = 10.0  # seconds after the write of a finalizer in which a deletion may miss it
+ADDRESS_RETRY = 5.0  # seconds until another look at a load balancer without an address
+MAX_WARNINGS = 50  # of one load balancer that are kept: a tenant may cause one a letter
 MAX_SERVICES_SHOWN = 20
 MAX_ADDRESSES_SHOWN = 4  # of one balancer
 
@@ -70,6 +75,10 @@ class ServiceState:
         None  # what the balancer was last to get, whether that worked or not
     )
     is_unsettled: bool = True  # its status may have an address that its balancer gave up
+    written_at: float | None = None  # its balancer; a list of the cloud may be from before
+    is_missed: bool = False  # its balancer was looked for in vain: one answer may lack it
+    is_doubted: bool = False  # one answer gives what it has to another, and may be wrong
+    has_failed: bool = False  # its last Event tells of a failure
     node_ports: frozenset[int] = frozenset()  # to which its balancer may lead
     has_lost_node_ports: bool = False  # and another Service has one of them now
     is_backend_update_due: bool = False  # may update its backends once, debounced or not
@@ -91,6 +100,76 @@ class ServiceState:
         """Those of its balancer, as far as they are known."""
         applied = self.last_applied
         return None if applied is None or applied.is_refused else applied.backends
+
+
+@dataclass(slots=True)
+class StateCell:
+    """The state of one key during an action: what is learned stays, also where that fails."""
+
+    state: ServiceState
+
+
+def ensured(
+    state: ServiceState, service: Service, backends: Backends, balancer: Balancer | None
+) -> ServiceState:
+    """What is known once the cloud agreed; no balancer where another controller makes it.
+
+    Raises as `ingress_of`.
+    """
+    ingress = ingress_of(balancer) if balancer else None
+    made = balancer or Balancer("", ())
+    applied = LastApplied(
+        relevant_spec(service, made.annotations),
+        backends,
+        time.monotonic(),
+        ingress,
+        is_lacking=bool(made.lacking),
+        annotations=made.annotations,
+        name=made.name,
+    )
+    return replace(
+        state,
+        last_applied=applied,
+        node_ports=node_ports_of(service) if balancer else state.node_ports,
+        sockets=service.sockets if balancer else frozenset(),
+        is_shared=made.is_shared,
+        refusal=None,
+        warnings=made.warnings[:MAX_WARNINGS],
+        is_unsettled=False,
+        has_failed=False,
+    )
+
+
+def deleted(state: ServiceState) -> ServiceState:
+    """What is known once the cloud has no balancer."""
+    is_taken = state.refusal is not None and state.refusal.is_taken
+    return replace(
+        state,
+        last_applied=None,
+        node_ports=frozenset(),
+        sockets=frozenset(),
+        is_shared=False,
+        refusal=state.refusal if state.has_lost_node_ports or is_taken else None,
+        written_at=None,
+        is_deleted=True,
+    )
+
+
+def ingress_of(balancer: Balancer) -> list[Json]:
+    """`status.loadBalancer.ingress` for its addresses; `ipMode` goes with an IP only.
+
+    Raises `RetryAfter` while it has none: what the status has stays there.
+    """
+    if not balancer.ingress:
+        raise RetryAfter(f"load balancer {balancer.name} has no address yet", ADDRESS_RETRY)
+    return [
+        {
+            **({"ip": entry.ip} if entry.ip else {}),
+            **({"hostname": entry.hostname} if entry.hostname else {}),
+            **({"ipMode": str(entry.ip_mode)} if entry.ip and entry.ip_mode else {}),
+        }
+        for entry in balancer.ingress
+    ]
 
 
 class NodePorts:

@@ -5,12 +5,11 @@ Writes are JSON patches, and Events have upstream's words.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
-from urllib.parse import quote
 
 from ccm import metrics
 from ccm.cloud.gate import call, expecting_balancer, noted_writes
@@ -25,14 +24,14 @@ from ccm.errors import (
     Refused,
     RetryAfter,
     TakenByAnother,
+    Unanswered,
 )
 from ccm.kube.client import about
 from ccm.kube.events import Event, ObjectRef
 from ccm.log import seconds_since
 from ccm.model.cloud import Balancer
-from ccm.model.objects import Json, annotation_path, expect, expect_same, mapping, replace_seen
-from ccm.model.service import FINALIZER, UPSTREAM_FINALIZERS, Service
-from ccm.model.writes import Patch
+from ccm.model.objects import mapping
+from ccm.model.service import Service, relevant_spec, still_held
 from workers.controller import ControllerContext, Result
 from workers.executor import WriteTurns
 from workers.service.backends import Backends
@@ -51,19 +50,25 @@ from workers.service.plan import (
     VerifyPublished,
     is_of_our_class,
     left_alone,
-    relevant_spec,
-    still_held,
+    patch_for,
 )
-from workers.service.state import LastApplied, Refusal, ServiceState, node_ports_of
+from workers.service.state import (
+    LastApplied,
+    Refusal,
+    ServiceState,
+    StateCell,
+    deleted,
+    ensured,
+    ingress_of,
+    node_ports_of,
+)
 
 log = logging.getLogger(__name__)
 
 MAX_NODE_NAMES = 20  # in one message
-MAX_WARNINGS = 50  # of one load balancer that are kept: a tenant may cause one a letter
 
 STALE_LIST = 20.0  # seconds after a write in which a list of the cloud may be older than it
 STALE_LIST_RETRY = 2.0  # seconds until a load balancer that such a list lacks is deleted again
-ADDRESS_RETRY = 5.0  # seconds until another look at a load balancer without an address
 STALE_CACHE_RETRY = 5.0  # seconds until another look at a Service that only our cache lacks
 
 Outcome = Result | None  # the reconcile ends, unless None
@@ -77,7 +82,7 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
             ports = state.node_ports | node_ports_of(service)
             applied = state.last_applied and replace(state.last_applied, relevant_spec=None)
             state = replace(state, last_applied=applied, owner=owner, is_deleted=False)
-            return replace(state, backends_sent=backends, node_ports=ports, is_unsettled=True)
+            return replace(state, backends_sent=backends, node_ports=ports)
         case AddFinalizer():
             return replace(state, finalizer_added_at=time.monotonic())
         case UpdateNodes(_, backends):
@@ -90,54 +95,46 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
 
 
 class ServiceSteps:
-    """Performs actions. It takes what is known of a Service, returns what is known next."""
+    """Performs actions, and learns of the Service what comes of them."""
 
     def __init__(self, context: ControllerContext, balancers: LoadBalancers) -> None:
         self._context, self._balancers = context, balancers
         self._record = context.recorder.record
         self._turns = WriteTurns(context.executor, context.queue)
-        self._written: dict[str, float] = {}  # UID of a Service to our last write of its balancer
-        self._sought = set[str]()  # UIDs of Services whose load balancer was looked for in vain
-        self._taken = set[str]()  # UIDs of Services of which one answer gives something to another
-        self._failed = set[str]()  # UIDs of Services whose last Event says that a sync failed
-        self._verified = set[str]()  # UIDs of Services whose addresses no write took since
         self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
-    async def perform(self, state: ServiceState, action: Action) -> tuple[ServiceState, Outcome]:
-        """Perform `action` on a state that is `attempted`; an error raised leaves it as it is."""
+    async def perform(self, cell: StateCell, action: Action) -> Outcome:
+        """Perform `action`, which is `attempted`; what is learned before an error stays known."""
         match action:
             case AddFinalizer() | RemoveFinalizer() | SetStatus():
-                return await self._write(state, action), None
+                await self._write(cell, action)
             case EnsureBalancer():
-                return await self._ensure(state, action), None
+                await self._ensure(cell, action)
             case UpdateNodes():
-                return await self._update_nodes(state, action), None
+                await self._update_nodes(cell, action)
             case DeleteBalancer():
-                return await self._delete(state, action), None
+                await self._delete(cell, action)
             case ConfirmGone(service):
                 await self._confirm_gone(service)
-                return replace(state, is_owner_gone=True), None
+                cell.state = replace(cell.state, is_owner_gone=True)
             case FindBalancer(service):
-                if await call(
-                    Priority.LB_DELETE, self._balancers.get, service, owner=service.namespace
-                ):
-                    return replace(state, owner=service), None
-                return state, Result(left_alone(service))
+                if not await self._get(Priority.LB_DELETE, service):
+                    return Result(left_alone(service))
+                cell.state = replace(cell.state, owner=service)
             case VerifyPublished(service):
                 with suppress(Refused):  # a provider that goes by what the Service asks for
-                    state = await self._verify(state, service)
-                return replace(state, is_unsettled=False), None
+                    await self._verify(cell, service)
+                cell.state = replace(cell.state, is_unsettled=False)
             case Forget():
-                uid = state.owner.uid if state.owner else ""
-                self._failed.discard(uid)
-                self._sought.discard(uid)
-                self._taken.discard(uid)
-                self._verified.discard(uid)
-                return ServiceState(planned=state.planned), None
+                cell.state = ServiceState(planned=cell.state.planned)
             case _:
                 assert_never(action)
+        return None
 
-    async def _write(self, state: ServiceState, write: ServiceWrite) -> ServiceState:
+    async def _get(self, priority: Priority, service: Service) -> Balancer | None:
+        return await call(priority, self._balancers.get, service, owner=service.namespace)
+
+    async def _write(self, cell: StateCell, write: ServiceWrite) -> None:
         try:
             patch = patch_for(write)
             perform = partial(self._context.performer.perform, patch)
@@ -152,16 +149,16 @@ class ServiceSteps:
                 self._record(sync_failed(write.service, why))
             raise
         self._context.store.wrote("Service", write.service.key, answer)
-        applied = state.last_applied
+        applied = cell.state.last_applied
         if isinstance(write, SetStatus) and applied and write.ingress == applied.ingress:
             stored = Service(answer).ingress
             applied = replace(applied, stored_ingress=stored, has_annotated=True)
-        return replace(state, last_applied=applied)
+        cell.state = replace(cell.state, last_applied=applied)
 
     async def _confirm_gone(self, service: Service) -> None:
         """Return when the API server does not have this very Service; else raise."""
         try:
-            path = path_of(service)
+            path = service.path
             found = about(path, await self._context.performer.kube.get(path))
         except KubernetesError as error:
             if error.is_gone:
@@ -170,88 +167,76 @@ class ServiceSteps:
         if mapping(found.get("metadata")).get("uid") == service.uid:
             raise RetryAfter("the API server has it, our cache has not", STALE_CACHE_RETRY)
 
-    async def _ensure(self, state: ServiceState, action: EnsureBalancer) -> ServiceState:
-        service, backends = action.service, action.backends
+    async def _ensure(self, cell: StateCell, action: EnsureBalancer) -> None:
+        service, backends, before = action.service, action.backends, cell.state
         if not action.is_check:
             self._record(normal(service, "EnsuringLoadBalancer", "Ensuring load balancer"))
         if not backends.names:
             self._record(no_backends(service))
-        asked = relevant_spec(service, state.own_annotations)
-        priority = Priority.REFRESH if action.is_check else Priority.LB_ENSURE
+        asked = relevant_spec(service, before.own_annotations)
         balancer: Balancer | None = None
         began = time.monotonic()
-        is_expected = bool(service.ingress) and service.uid not in self._sought
         try:
-            with (
-                self._written_by(service) as calls,
-                expecting_balancer(is_expected),
-                suppress(ImplementedElsewhere),
-            ):
-                balancer = await call(
-                    priority,
-                    self._balancers.ensure,
-                    service,
-                    backends.nodes,
-                    owner=service.namespace,
-                )
-        except NotShown:
-            self._sought.add(service.uid)
-            raise
+            with self._noted(cell) as calls, suppress(ImplementedElsewhere):
+                balancer = await self._call_ensure(cell, action)
         except Refused as error:
             kinds = isinstance(error, NoRoom), isinstance(error, TakenByAnother)
-            if kinds[1] and service.ingress and service.uid not in self._taken:
-                self._taken.add(service.uid)  # one answer may be wrong, and what it has would go
+            if kinds[1] and service.ingress and not before.is_doubted:
+                cell.state = replace(cell.state, is_doubted=True)
                 raise RetryAfter(str(error), STALE_LIST_RETRY) from error
-            self._taken.discard(service.uid)
             refusal = Refusal(asked, backends, time.monotonic(), str(error), *kinds)
-            return replace(state, refusal=refusal)
+            cell.state = replace(cell.state, refusal=refusal, is_doubted=False)
+            return
         except CloudError as error:
-            await self._after_failure(state, service, error)
+            await self._after_failure(cell, service, error)
             raise
-        self._sought.discard(service.uid)
-        self._taken.discard(service.uid)
-        ingress = ingress_of(balancer) if balancer else None
-        self._verified.add(service.uid)
-        is_news = not action.is_check or service.uid in self._failed
-        self._failed.discard(service.uid)
+        cell.state = replace(cell.state, is_missed=False, is_doubted=False)
+        if not balancer:
+            await self._verify_handed_over(cell, service)
+        cell.state = ensured(cell.state, service, backends, balancer)
         self.totals["ensured"] += 1
         self._context.counters.count(metrics.BALANCERS_ENSURED)
-        warnings = balancer.warnings[:MAX_WARNINGS] if balancer else ()
-        if warnings and warnings != state.warnings:
+        if not balancer:
+            return
+        warnings = cell.state.warnings
+        if warnings and warnings != before.warnings:
             self._record(without_effect(service, warnings))
-        if balancer and is_news:
+        if not action.is_check or before.has_failed:
             self._record(normal(service, "EnsuredLoadBalancer", "Ensured load balancer"))
-        is_new = not (state.last_applied or service.ingress)
-        if balancer and (calls or (is_new and not action.is_check)):
+        is_new = not (before.last_applied or service.ingress)
+        if calls or (is_new and not action.is_check):
             does = "load balancer created" if is_new else "load balancer updated"
-            addresses = [entry.ip or entry.hostname for entry in balancer.ingress]
             what = {
-                "addresses": addresses,
+                "addresses": [entry.ip or entry.hostname for entry in balancer.ingress],
                 "backends": len(backends.names),
                 "calls": sorted({*calls}),
             }
             _log_balancer(does, service, began, **what)
-        name, annotations = (balancer.name, balancer.annotations) if balancer else ("", {})
-        asked = relevant_spec(service, annotations)
-        now = time.monotonic()
-        applied = LastApplied(asked, backends, now, ingress, annotations=annotations, name=name)
-        applied = replace(applied, is_lacking=bool(balancer and balancer.lacking))
-        ports = node_ports_of(service) if balancer else state.node_ports
-        return replace(
-            state,
-            last_applied=applied,
-            node_ports=ports,
-            sockets=service.sockets if balancer else frozenset(),
-            is_shared=bool(balancer and balancer.is_shared),
-            refusal=None,
-            warnings=warnings,
-            is_unsettled=False,
-        )
 
-    async def _update_nodes(self, state: ServiceState, action: UpdateNodes) -> ServiceState:
+    async def _verify_handed_over(self, cell: StateCell, service: Service) -> None:
+        """The status is another controller's, but not while it is what we wrote there last."""
+        applied = cell.state.last_applied
+        is_as_written = applied is not None and applied.stored_ingress == service.ingress
+        if is_as_written and service.ingress and cell.state.is_unsettled:
+            with suppress(Refused, ImplementedElsewhere):
+                await self._verify(cell, service)
+
+    async def _call_ensure(self, cell: StateCell, action: EnsureBalancer) -> Balancer:
+        service = action.service
+        priority = Priority.REFRESH if action.is_check else Priority.LB_ENSURE
+        ensure, owner = self._balancers.ensure, service.namespace
+        is_expected = bool(service.ingress) and not cell.state.is_missed
+        try:
+            with expecting_balancer(is_expected):
+                return await call(priority, ensure, service, action.backends.nodes, owner=owner)
+        except NotShown:
+            cell.state = replace(cell.state, is_missed=True)
+            raise
+
+    async def _update_nodes(self, cell: StateCell, action: UpdateNodes) -> None:
         service, backends, now = action.service, action.backends, time.monotonic()
-        counters, applied = self._context.counters, state.last_applied
-        owner = state.owner or service
+        counters, applied = self._context.counters, cell.state.last_applied
+        owner = cell.state.owner or service
         counters.count(metrics.HOST_UPDATES)
         is_ours = False
         try:
@@ -266,8 +251,9 @@ class ServiceSteps:
                 is_ours = True
         except Refused as error:  # no load balancer, or no room: what is planned next is reported
             log.debug("new backends refused", extra={"key": service.key, "why": str(error)})
-            refused = LastApplied(None, backends, now, is_refused=True)
-            return replace(state, owner=owner, last_applied=refused, is_unsettled=True)
+            applied = LastApplied(None, backends, now, is_refused=True)
+            cell.state = replace(cell.state, owner=owner, last_applied=applied, is_unsettled=True)
+            return
         except CloudError as error:
             if not isinstance(error, RetryAfter):
                 counters.count(metrics.HOST_UPDATES_FAILED)
@@ -287,129 +273,110 @@ class ServiceSteps:
             if applied
             else LastApplied(None, backends, now)
         )
-        return replace(state, owner=owner, last_applied=applied)
+        cell.state = replace(cell.state, owner=owner, last_applied=applied)
 
-    async def _delete(self, state: ServiceState, action: DeleteBalancer) -> ServiceState:
+    async def _delete(self, cell: StateCell, action: DeleteBalancer) -> None:
         service, began = action.service, time.monotonic()
         self._record(normal(service, "DeletingLoadBalancer", "Deleting load balancer"))
         try:
-            if await self._delete_parts(service):  # one answer may have lacked some: an open port
-                await self._delete_parts(service)
+            if await self._delete_parts(cell, service):  # one answer may have lacked some
+                await self._delete_parts(cell, service)
         except CloudError as error:
             self._record_failure(error, delete_failed(service, action.is_orphan, error))
             if not isinstance(error, RetryAfter):
                 is_ours = is_of_our_class(service, self._context.settings.load_balancer_classes)
-                await self._withdraw(state, service, is_ours and not action.is_orphan)
+                await self._withdraw(cell, service, is_ours and not action.is_orphan)
             raise
-        self._verify_found(service)
+        self._verify_found(cell, service)
         self.totals["deleted"] += 1
         self._context.counters.count(metrics.BALANCERS_DELETED)
         self._record(normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
         _log_balancer("load balancer deleted", service, began)
-        is_taken = state.refusal is not None and state.refusal.is_taken
-        refusal = state.refusal if state.has_lost_node_ports or is_taken else None
-        return replace(
-            state,
-            last_applied=None,
-            node_ports=frozenset(),
-            sockets=frozenset(),
-            is_shared=False,
-            refusal=refusal,
-            is_deleted=True,
-        )
+        cell.state = deleted(cell.state)
 
-    async def _delete_parts(self, service: Service) -> bool:
+    async def _delete_parts(self, cell: StateCell, service: Service) -> bool:
         """Delete what the cloud shows of a load balancer; whether that was anything."""
+        delete, owner = self._balancers.delete, service.namespace
         with suppress(ImplementedElsewhere), noted_writes() as calls:
             try:
-                await call(
-                    Priority.LB_DELETE, self._balancers.delete, service, owner=service.namespace
-                )
+                await call(Priority.LB_DELETE, delete, service, owner=owner)
             finally:
                 if calls:
-                    self._verified.discard(service.uid)
-                    self._written.pop(service.uid, None)
-                    self._sought.add(service.uid)
+                    cell.state = replace(
+                        cell.state, is_unsettled=True, written_at=None, is_missed=True
+                    )
         return bool(calls)
 
-    async def _after_failure(
-        self, state: ServiceState, service: Service, error: CloudError
-    ) -> None:
+    async def _after_failure(self, cell: StateCell, service: Service, error: CloudError) -> None:
         """What follows a creation or change that failed; nothing where it only waits."""
         self._record_failure(error, ensure_failed(service, error))
         if isinstance(error, RetryAfter):
             return
-        self._failed.add(service.uid)
-        await self._withdraw(state, service)
+        cell.state = replace(cell.state, has_failed=True)
+        await self._withdraw(cell, service)
 
-    async def _withdraw(
-        self, state: ServiceState, service: Service, has_status: bool = True
-    ) -> None:
+    async def _withdraw(self, cell: StateCell, service: Service, has_status: bool = True) -> None:
         """Take the backends from what cannot be changed or deleted, and leads to another Service;
         from a status that is ours, the addresses that it gave up.
 
         The next change that succeeds gives them back.
         """
         priority, balancers, owner = Priority.LB_ENSURE, self._balancers, service.namespace
-        if state.has_lost_node_ports:
+        if cell.state.has_lost_node_ports:
             with suppress(CloudError):
                 if isinstance(balancers, SharesBackends):
                     await call(priority, balancers.withdraw, service, owner=owner)
                 else:
                     await call(priority, balancers.update_nodes, service, (), owner=owner)
-        is_right = service.uid in self._verified and state.may_keep_addresses(service)
+        is_right = not cell.state.is_unsettled and cell.state.may_keep_addresses(service)
         if has_status and service.ingress and not is_right:
             with suppress(CloudError):
-                await self._verify(state, service)
+                await self._verify(cell, service)
 
-    async def _verify(self, state: ServiceState, service: Service) -> ServiceState:
+    async def _verify(self, cell: StateCell, service: Service) -> None:
         """Take addresses from the status that the load balancer has no more; one answer may lack
         them. Whatever has them next would lose clients to the Service.
         """
-        get, owner = self._balancers.get, service.namespace
-        if not state.may_keep_addresses(service):
-            return await self._write(state, SetStatus(service, []))
+        if not cell.state.may_keep_addresses(service):
+            await self._write(cell, SetStatus(service, []))
+            return
         for _ in range(2):
-            found = await call(Priority.LB_ENSURE, get, service, owner=owner)
+            found = await self._get(Priority.LB_ENSURE, service)
             left = still_held(service, ingress_of(found) if found else [])
             if left == service.ingress:
                 break
         else:
-            state = await self._write(state, SetStatus(service, left))
-        self._verified.add(service.uid)
-        return state
+            await self._write(cell, SetStatus(service, left))
+        cell.state = replace(cell.state, is_unsettled=False)
 
     @contextmanager
-    def _written_by(self, service: Service) -> Iterator[list[str]]:
+    def _noted(self, cell: StateCell) -> Iterator[list[str]]:
         """The writes of a creation or change; what failed may have been performed as well."""
         with noted_writes() as calls:
             may_be_written = False
             try:
                 yield calls
             except CloudError as error:
-                may_be_written = type(error) is CloudError
+                may_be_written = type(error) in (CloudError, Unanswered)
                 raise
             finally:
-                if calls:
-                    self._verified.discard(service.uid)
                 if calls or may_be_written:
-                    self._written[service.uid] = time.monotonic()
+                    now = time.monotonic()
+                    cell.state = replace(cell.state, is_unsettled=True, written_at=now)
 
-    def _verify_found(self, service: Service) -> None:
+    def _verify_found(self, cell: StateCell, service: Service) -> None:
         """Raise while a deletion that wrote nothing may have gone by a list from before.
 
         One list may lack what is published: it is looked for once more.
         """
-        age = time.monotonic() - self._written.get(service.uid, float("-inf"))
-        if age < STALE_LIST:
+        written_at, is_missed = cell.state.written_at, cell.state.is_missed
+        if written_at is not None and (age := time.monotonic() - written_at) < STALE_LIST:
             why = f"the cloud does not show the load balancer that was written {age:.0f} s ago"
             raise RetryAfter(why, STALE_LIST_RETRY)
-        if service.ingress and service.uid not in self._sought:
-            self._sought.add(service.uid)
+        cell.state = replace(cell.state, is_missed=True)  # wanted again, it is made at once
+        if service.ingress and not is_missed:
             why = "the cloud does not show the load balancer that is published"
             raise RetryAfter(why, STALE_LIST_RETRY)
-        self._written.pop(service.uid, None)
-        self._sought.add(service.uid)  # what is wanted again is made at once
 
     def _record_failure(self, error: CloudError, event: Event) -> None:
         """Work in progress, as a throttled call, is no failure."""
@@ -419,76 +386,6 @@ class ServiceSteps:
 
 def _log_balancer(does: str, service: Service, began: float, **fields: object) -> None:
     log.info(does, extra={"service": service.key, **fields, **seconds_since(began)})
-
-
-def _gives_up_addresses(write: ServiceWrite) -> bool:
-    if not isinstance(write, SetStatus):
-        return False
-    listed, held = (
-        {it.get("ip") for it in some} for some in (write.service.ingress, write.ingress)
-    )
-    return not listed <= {None, *held}
-
-
-def patch_for(write: ServiceWrite) -> Patch:
-    """The write as a JSON patch; it fails with 422 when the Service is not what it was.
-
-    Finalizers are written through the status, too: then no right to change a spec is needed.
-    """
-    service = write.service
-    listed = service.meta.get("finalizers")
-    change: Sequence[Json]
-    match write:
-        case AddFinalizer():
-            wanted = [*service.finalizers, FINALIZER]
-            change = replace_seen("/metadata/finalizers", listed, wanted)
-        case RemoveFinalizer():
-            gone = (FINALIZER, *UPSTREAM_FINALIZERS)
-            left = [finalizer for finalizer in service.finalizers if finalizer not in gone]
-            decided_on = expect("/spec/type", service.spec.get("type"))
-            change = decided_on, *replace_seen("/metadata/finalizers", listed, left or None)
-        case SetStatus(_, ingress, annotations):
-            status = {"ingress": ingress} if ingress else {}
-            seen = replace_seen("/status/loadBalancer", service.load_balancer, status)
-            decided_on = expect("/spec/loadBalancerClass", service.load_balancer_class)
-            change = (decided_on, *seen, *_annotate(service, annotations))
-        case _:
-            assert_never(write)
-    operations = expect_same(service), *change
-    path, cannot_wait = f"{path_of(service)}/status", _gives_up_addresses(write)
-    return Patch(path, operations, cannot_wait=cannot_wait)
-
-
-def _annotate(service: Service, annotations: Mapping[str, str]) -> Sequence[Json]:
-    """Those of others stay, whatever they are meanwhile."""
-    if annotations and not service.annotations:
-        return replace_seen("/metadata/annotations", service.meta.get("annotations"), annotations)
-    return [
-        {"op": "add", "path": annotation_path(name), "value": value}
-        for name, value in annotations.items()
-    ]
-
-
-def path_of(service: Service) -> str:
-    """Where the API server has it."""
-    return f"/api/v1/namespaces/{quote(service.namespace)}/services/{quote(service.name)}"
-
-
-def ingress_of(balancer: Balancer) -> list[Json]:
-    """`status.loadBalancer.ingress` for its addresses; `ipMode` goes with an IP only.
-
-    Raises `RetryAfter` while it has none: what the status has stays there.
-    """
-    if not balancer.ingress:
-        raise RetryAfter(f"load balancer {balancer.name} has no address yet", ADDRESS_RETRY)
-    return [
-        {
-            **({"ip": entry.ip} if entry.ip else {}),
-            **({"hostname": entry.hostname} if entry.hostname else {}),
-            **({"ipMode": str(entry.ip_mode)} if entry.ip and entry.ip_mode else {}),
-        }
-        for entry in balancer.ingress
-    ]
 
 
 def normal(service: Service, reason: str, message: str) -> Event:

@@ -11,8 +11,7 @@ from ccm.decide.budget import Priority
 from ccm.errors import NoRoom, Refused
 from ccm.model.cloud import Balancer, Ingress, IpMode
 from ccm.model.objects import Json, Node
-from ccm.model.service import Feature, Service
-from workers.service.plan import SPEC_FIELDS
+from ccm.model.service import SPEC_FIELDS, Feature, Service
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ccm.errors import (
     Refused,
     RetryAfter,
     TakenByAnother,
+    Unanswered,
 )
 from ccm.model.cloud import Balancer, Ingress
 from ccm.model.objects import Json, Node
@@ -624,6 +625,32 @@ async def test_who_fails_after_a_change_that_waits_keeps_no_address_that_this_ga
         balancers.error = CloudError("no such group")
         await w.change(spec(ports=[port(82)]))
         assert not w.service().ingress
+
+
+async def test_a_change_without_an_answer_keeps_no_address_that_this_gave_up() -> None:
+    """It may have been performed, and no call of it is known to have been."""
+    async with running_with(service(), N1) as w:
+        name = w.balancers.name_for(w.service())
+        w.balancers.records[name] = replace(w.balancers.records[name], ip="192.0.2.9")
+        w.balancers.failures["ensure"] = [Unanswered("no answer within 30s")] * 3
+        await w.change(spec(ports=[port(81)]))
+        assert not w.service().ingress
+
+
+async def test_who_is_handed_over_during_a_change_keeps_no_address_that_this_gave_up() -> None:
+    """What another controller has written by then stays."""
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        balancers.error = RetryAfter("the former one goes", 60.0)
+        await w.change(spec(ports=[port(81)]))
+        assert w.service().ingress, "the change goes on"
+        balancers.error = ImplementedElsewhere("there")
+        await w.change(annotated({"example.com/type": "theirs"}))
+        assert not w.service().ingress
+        theirs = [{"ip": "203.0.113.7", "ipMode": "VIP"}]
+        await w.change(lambda raw: raw["status"].update(loadBalancer={"ingress": theirs}))
+        await w.change(spec(ports=[port(82)]))
+        assert w.service().ingress == theirs
 
 
 @pytest.mark.parametrize("why", ["plan", "cloud", "error"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ccm.model.objects import Json
-from ccm.model.service import Feature, Service
+from ccm.model.service import Feature, Service, relevant_spec
 from ccm.settings import Settings
 from workers.service.backends import Backends
 from workers.service.plan import (
@@ -24,7 +24,6 @@ from workers.service.plan import (
     UpdateNodes,
     mass_deletion_reason,
     plan,
-    relevant_spec,
 )
 from workers.service.state import LastApplied, Refusal, ServiceState
 from workers.timings import Timings

@@ -9,12 +9,12 @@ import pytest
 from ccm.bus.frames import Objects, Resync
 from ccm.errors import CloudError, RetryAfter
 from ccm.model.objects import SHUTDOWN_TAINT
+from ccm.model.service import LAST_APPLIED_ANNOTATION
 from tests.support.context import TIMINGS
 from tests.support.deadlines import within
 from tests.support.nodes import Tweak, labelled, with_provider_id
 from tests.support.rows import row
 from tests.support.waiting import until
-from workers.service.plan import LAST_APPLIED_ANNOTATION
 
 from .cloud import Balancers
 from .objects import (

@@ -7,12 +7,19 @@ import pytest
 from ccm.errors import KubernetesError
 from ccm.model.cloud import Balancer, Ingress, IpMode
 from ccm.model.objects import Json
-from ccm.model.service import FINALIZER, UPSTREAM_FINALIZERS, Feature, Service
+from ccm.model.service import (
+    FINALIZER,
+    LAST_APPLIED_ANNOTATION,
+    UPSTREAM_FINALIZERS,
+    Feature,
+    Service,
+    relevant_spec,
+    same_ingress,
+)
 from tests.support.cluster import patched
 from tests.support.nodes import PROVIDER_IDS, Tweak, labelled, with_finalizer, with_provider_id
 from workers.service.backends import EXCLUDE_LABEL, Backends, may_be_backend
 from workers.service.plan import (
-    LAST_APPLIED_ANNOTATION,
     AddFinalizer,
     Capabilities,
     DeleteBalancer,
@@ -20,13 +27,11 @@ from workers.service.plan import (
     RemoveFinalizer,
     ServiceWrite,
     SetStatus,
+    patch_for,
     plan,
-    relevant_spec,
-    same_ingress,
     wants_balancer,
 )
-from workers.service.state import ServiceState
-from workers.service.steps import ingress_of, patch_for
+from workers.service.state import ServiceState, ingress_of
 
 from .objects import (
     EXCLUDED,

@@ -18,7 +18,7 @@ from workers import store
 from workers.queue import RETRY
 from workers.runner import RACE, REFUSAL
 from workers.service.controller import BACKOFF
-from workers.service.steps import ADDRESS_RETRY
+from workers.service.state import ADDRESS_RETRY
 from workers.timings import Timings
 
 from .cloud import Balancers, Record
