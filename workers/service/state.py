@@ -78,7 +78,7 @@ class ServiceState:
     written_at: float | None = None  # its balancer; a list of the cloud may be from before
     is_missed: bool = False  # its balancer was looked for in vain: one answer may lack it
     is_doubted: bool = False  # one answer gives what it has to another, and may be wrong
-    has_failed: bool = False  # its last Event tells of a failure
+    has_failed: bool = False  # its last Event reports a failure
     node_ports: frozenset[int] = frozenset()  # to which its balancer may lead
     has_lost_node_ports: bool = False  # and another Service has one of them now
     is_backend_update_due: bool = False  # may update its backends once, debounced or not
