@@ -91,3 +91,7 @@ EXCLUDED = labelled({EXCLUDE_LABEL: ""})
 NO_PROVIDER_ID = with_provider_id("")
 NOT_READY = ready("False")
 TO_BE_DELETED = with_taint(TO_BE_DELETED_TAINT)
+
+
+def of_namespace(name: str) -> Tweak:
+    return lambda raw: raw["metadata"].update(namespace=name)

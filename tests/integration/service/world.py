@@ -196,3 +196,8 @@ async def running_with(*things: Service | Node, **options: Any) -> AsyncIterator
 def updates(w: World) -> list[tuple[str, ...]]:
     """The backend updates: Service and backends."""
     return [call[1:] for call in w.balancers.named("update")]
+
+
+def asked_ports(w: World) -> object:
+    record = w.balancers.of(w.service())
+    return record and record.asked and record.asked["ports"]

@@ -1,0 +1,386 @@
+"""Addresses that a Service gave up, or shares: its status keeps none where nodes would lead
+clients of another to it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from ccm.errors import (
+    CloudError,
+    Denied,
+    ImplementedElsewhere,
+    Refused,
+    RetryAfter,
+    TakenByAnother,
+    Unanswered,
+)
+from ccm.model.cloud import Balancer, Ingress
+from ccm.model.objects import Node
+from ccm.model.service import Feature, Service
+from tests.support.cluster import MOST_ANNOTATED
+from tests.support.context import TIMINGS
+from workers.performer import WRITE_PAUSE, WRITES
+
+from .cloud import Balancers, Record
+from .objects import KEY, annotated, being_deleted, node, port, service, spec
+from .world import World, asked_ports, running, running_with
+
+pytestmark = pytest.mark.virtual_time
+
+N1 = node("n1")
+ALL, NONE = frozenset(Feature), frozenset[Feature]()
+HOSTILE = "default/hostile"
+RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/8"])
+INVALID_RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/33"])
+
+
+async def test_a_service_that_is_refused_the_port_of_another_keeps_no_address() -> None:
+    """Each node would lead clients of the address to the port of either; it is given up once."""
+    async with running_with(service(), N1) as w:
+        assert w.service().ingress
+        w.balancers.failures["ensure"] = [TakenByAnother("port 443 is another's")] * 3
+        await w.change(spec(ports=[port(443)]))
+        await w.later()
+        assert not w.service().ingress
+        assert w.balancers.of(w.service()) is None
+        assert "port 443 is another's" in w.controller.details(KEY)["refused"]
+        deletions = len(w.balancers.named("delete"))
+        await asyncio.sleep(TIMINGS.refusal_retry_period)
+        await w.later()
+        assert not w.balancers.failures["ensure"], "it is asked for again"
+        assert len(w.balancers.named("delete")) == deletions
+        await w.change(spec(ports=[port(444)]))
+        assert w.service().ingress
+
+
+@pytest.mark.parametrize(
+    "error", [Refused("no such method"), CloudError("it is in ERROR"), RetryAfter("busy", 600.0)]
+)
+async def test_who_cannot_have_the_port_of_another_keeps_no_address_that_they_share(
+    error: Exception,
+) -> None:
+    """Whatever it fails by, so long as it is before the cloud is asked about the port."""
+    async with running_with(service(), N1) as w:
+        hostile, records = service(spec(ports=[port(81)]), name="hostile"), w.balancers.records
+        (ingress,) = w.service().ingress
+        records[w.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
+        await w.put(hostile)
+        w.balancers.failures["ensure"] = [error] * 3
+        await w.put(w.changed(spec(ports=[port(80), port(82)]), key=HOSTILE))
+        assert not w.service(HOSTILE).ingress
+        assert w.service().ingress == [ingress]
+        w.balancers.failures["ensure"] = []
+        await w.put(w.changed(spec(ports=[port(82)]), key=HOSTILE))
+        assert w.service(HOSTILE).ingress == [ingress], "it is its own port"
+
+
+@pytest.mark.parametrize(
+    "error", [Refused("no such method"), CloudError("it is in ERROR"), TakenByAnother("port 6443")]
+)
+@pytest.mark.parametrize("is_new_port", [True, False])
+async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports(
+    error: Exception, is_new_port: bool
+) -> None:
+    """What no Service has may serve them there, as the API server does."""
+    async with running_with(N1) as w:
+        w.balancers.is_shared = True
+        await w.put(service())
+        before = w.service().ingress
+        w.balancers.failures["ensure"] = [error] * 3
+        await w.change(spec(ports=[port(6443 if is_new_port else 80)]), annotated({"x": "y"}))
+        await w.later()
+        is_taken = isinstance(error, TakenByAnother)
+        assert w.service().ingress == ([] if is_new_port or is_taken else before)
+
+
+async def test_who_asks_for_more_and_less_for_ever_keeps_no_address_meanwhile() -> None:
+    """Writes of what changes again and again wait, but not those that take addresses away."""
+    async with running_with(N1) as w:
+        w.balancers.is_shared = True
+        await w.put(service())
+        for _ in range(WRITES):
+            w.balancers.refused = "port 6443 is another's"
+            await w.change(spec(ports=[port(6443)]))
+            assert not w.service().ingress
+            w.balancers.refused = ""
+            await w.change(spec(ports=[port(80)]))
+            await w.later()
+            await asyncio.sleep(0 if w.service().ingress else WRITE_PAUSE)
+            await w.later()
+
+
+async def test_who_shares_a_load_balancer_and_may_not_ask_for_more_keeps_no_address() -> None:
+    async with running_with(N1, restrict_service_annotations=True) as w:
+        w.balancers.is_shared = True
+        await w.put(service())
+        theirs = annotated({"example.com/certificate": "theirs"})
+        await w.change(spec(ports=[port(6443)]), theirs)
+        assert not w.service().ingress
+
+
+async def test_who_waits_for_a_port_keeps_no_address_where_another_gets_it_first() -> None:
+    async with running_with(service(), N1, restrict_service_annotations=True) as w:
+        hostile, records = service(spec(ports=[port(81)]), name="hostile"), w.balancers.records
+        (ingress,) = w.service().ingress
+        records[w.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
+        await w.put(hostile)
+        theirs = annotated({"example.com/certificate": "theirs"})
+        await w.put(w.changed(spec(ports=[port(443)]), theirs, key=HOSTILE))
+        assert w.service(HOSTILE).ingress == [ingress], "what it had before it was refused stays"
+        await w.change(spec(ports=[port(80), port(443, nodePort=31000)]))
+        assert not w.service(HOSTILE).ingress
+        assert w.service().ingress == [ingress]
+
+
+async def test_one_answer_that_gives_a_port_to_another_takes_no_address_away() -> None:
+    """It would not be had again: what is made later has another one."""
+    async with running_with(service(), N1) as w:
+        before = w.service().ingress
+        w.balancers.failures["ensure"] = [TakenByAnother("port 443 is another's")]
+        await w.change(spec(ports=[port(443)]))
+        await w.later()
+        assert asked_ports(w) == [port(443)]
+        assert w.service().ingress == before
+        assert not w.balancers.named("delete")
+
+
+class Stuck(Balancers):
+    """Deletes the load balancer itself, and then fails: a part that is left is in use."""
+
+    is_stuck = True
+
+    async def delete(self, service: Service) -> None:
+        await super().delete(service)
+        if self.is_stuck:
+            raise CloudError("a part is in use")
+
+
+class Replacing(Balancers):
+    """Deletes what has to be another load balancer, before it finds that this cannot be had."""
+
+    error: CloudError | None = None
+    hostname = ""
+
+    async def get(self, service: Service) -> Balancer | None:
+        found = await super().get(service)
+        if found and self.hostname:
+            return replace(found, ingress=(Ingress(hostname=self.hostname),))
+        return found
+
+    async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
+        if self.error and self.of(service):
+            self._write()
+            if not self.hostname:
+                del self.records[self.name_for(service)]
+        if self.error:
+            raise self.error
+        return await super().ensure(service, backends)
+
+
+async def test_who_is_refused_while_a_change_goes_on_keeps_no_address_that_this_gave_up() -> None:
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        balancers.error = RetryAfter("the former one goes", 60.0)
+        await w.change(spec(ports=[port(81)]))
+        assert w.service().ingress, "the change goes on"
+        balancers.failures["get"] = [CloudError("503")]
+        await w.change(INVALID_RANGES)
+        await w.later()
+        assert not w.service().ingress
+
+
+async def test_who_fails_after_a_change_that_waits_keeps_no_address_that_this_gave_up() -> None:
+    """As with a security group that AWS does not know, which may yet come."""
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        balancers.error = RetryAfter("the former one goes", 60.0)
+        await w.change(spec(ports=[port(81)]))
+        assert w.service().ingress, "the change goes on"
+        balancers.error = CloudError("no such group")
+        await w.change(spec(ports=[port(82)]))
+        assert not w.service().ingress
+
+
+async def test_a_change_without_an_answer_keeps_no_address_that_this_gave_up() -> None:
+    """It may have been performed, and no call of it is known to have been."""
+    async with running_with(service(), N1) as w:
+        name = w.balancers.name_for(w.service())
+        w.balancers.records[name] = replace(w.balancers.records[name], ip="192.0.2.9")
+        w.balancers.failures["ensure"] = [Unanswered("no answer within 30s")] * 3
+        await w.change(spec(ports=[port(81)]))
+        assert not w.service().ingress
+
+
+async def test_who_is_handed_over_during_a_change_keeps_no_address_that_this_gave_up() -> None:
+    """What another controller has written by then stays."""
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        balancers.error = RetryAfter("the former one goes", 60.0)
+        await w.change(spec(ports=[port(81)]))
+        assert w.service().ingress, "the change goes on"
+        balancers.error = ImplementedElsewhere("there")
+        await w.change(annotated({"example.com/type": "theirs"}))
+        assert not w.service().ingress
+        theirs = [{"ip": "203.0.113.7", "ipMode": "VIP"}]
+        await w.change(lambda raw: raw["status"].update(loadBalancer={"ingress": theirs}))
+        await w.change(spec(ports=[port(82)]))
+        assert w.service().ingress == theirs
+
+
+@pytest.mark.parametrize("why", ["plan", "cloud", "error"])
+async def test_who_is_refused_after_a_restart_keeps_no_address_that_was_given_up(why: str) -> None:
+    """The worker ended before it wrote the status, and what it knew went with it."""
+    async with running_with(service(), N1) as before:
+        assert before.service().ingress
+        (name, record), *_ = before.balancers.records.items()
+        before.balancers.records[name] = replace(record, ip="192.0.2.9")
+    w = before.restarted()
+    w.cluster.put(w.changed(INVALID_RANGES if why == "plan" else RANGES))
+    error = Refused("no such flavor") if why == "cloud" else CloudError("no such group")
+    w.balancers.failures["ensure"] = [error] * 9
+    async with running(w):
+        assert not w.service().ingress
+        reads = len(w.balancers.named("get"))
+        await w.later()
+        assert len(w.balancers.named("get")) == reads, "it is looked for once"
+        w.balancers.failures["ensure"] = []
+        await w.change(spec(loadBalancerSourceRanges=[]))
+        assert w.service().ingress == [{"ip": "192.0.2.9"}]
+
+
+class Moving(Balancers):
+    """Gives a load balancer another address with a change."""
+
+    once_moved: Callable[[], None] | None = None
+
+    async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
+        made = await super().ensure(service, backends)
+        if (record := self.of(service)) and self.once_moved:
+            record = self._set(service, replace(record, ip="192.0.2.9"))
+            made = self._shown(service, record)
+            self.once_moved()
+            self.once_moved = None
+        return made
+
+
+@pytest.mark.parametrize("error", [Refused("no such subnet"), Denied("no right to the subnet")])
+async def test_a_change_that_deletes_and_then_fails_leaves_no_address_in_the_status(
+    error: CloudError,
+) -> None:
+    """The next Service with the address would lose clients in the cluster to this one."""
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        assert w.service().ingress
+        balancers.error = error
+        await w.change(spec(ports=[port(81)]))
+        assert not w.service().ingress
+        await w.change(spec(ports=[port(80)]))
+        assert not w.service().ingress, "nothing is there, as before"
+        balancers.error = None
+        await asyncio.sleep(TIMINGS.refusal_retry_period)
+        await w.later()
+        assert w.service().ingress
+
+
+async def test_a_deletion_that_fails_midway_leaves_no_address_in_the_status() -> None:
+    """Its tenant may keep the Service by a finalizer, and others get the address."""
+    balancers = Stuck()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        published = w.service()
+        await w.change(being_deleted)
+        assert balancers.of(published) is None
+        assert w.service().has_finalizer
+        assert not w.service().ingress
+        balancers.is_stuck = False
+        await w.later()
+        assert ("Service", KEY) not in w.cluster.objects
+
+
+async def test_a_host_name_keeps_no_address_that_was_given_up_in_the_status() -> None:
+    """The load balancer is there, at another address, which the host name hides."""
+    balancers = Replacing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        balancers.hostname, balancers.error = "web.example", Denied("no right to open it")
+        await w.change(spec(ports=[port(81)]))
+        assert not w.service().ingress
+
+
+async def test_a_status_that_is_refused_keeps_no_address_that_was_given_up() -> None:
+    """Annotations have a limit, so a tenant leaves no room for those that go with the address."""
+    async with running_with(service(), N1) as w:
+        (former,) = w.service().ingress
+        w.balancers.annotations = {"cloud.example/address": "192.0.2.9"}
+        (name, record), *_ = w.balancers.records.items()
+        w.balancers.records[name] = replace(record, ip="192.0.2.9")
+        await w.change(annotated({"example.com/filler": "x" * (MOST_ANNOTATED - 30)}))
+        await w.later()
+        assert former not in w.service().ingress
+        await w.change(annotated({"example.com/filler": ""}))
+        assert w.service().ingress == [{"ip": "192.0.2.9"}]
+
+
+@pytest.mark.parametrize("why", ["plan", "cloud"])
+async def test_who_is_refused_once_an_address_was_given_up_keeps_none_in_the_status(
+    why: str,
+) -> None:
+    """The next change comes before the new address is written, and is refused before anything is
+    asked, or read.
+    """
+    balancers = Moving()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        assert w.service().ingress
+
+        def change() -> None:
+            if why == "cloud":
+                balancers.refused = "no such flavor"
+                balancers.failures["get"] = [Refused(balancers.refused)] * 9
+            w.cluster.put(w.changed(RANGES if why == "cloud" else INVALID_RANGES))
+
+        balancers.once_moved = change
+        await w.change(spec(ports=[port(81)]))
+        assert asked_ports(w) == [port(81)]
+        assert not w.service().ingress
+        balancers.refused = ""
+        await w.change(spec(loadBalancerSourceRanges=[]))
+        assert w.service().ingress == [{"ip": "192.0.2.9"}]
+
+
+async def test_who_is_refused_while_its_balancer_shows_no_address_keeps_its_own() -> None:
+    async with running_with(service(), N1) as before:
+        kept = before.service().ingress
+    w = before.restarted()
+    w.balancers.has_addresses = False
+    w.cluster.put(w.changed(INVALID_RANGES))
+    async with running(w):
+        await w.later()
+        assert w.service().ingress == kept
+        w.balancers.has_addresses = True
+        await w.later()
+        assert w.service().ingress == kept
+        assert [reason for reason, _ in await w.reported()] == ["SyncLoadBalancerFailed"]
+
+
+async def test_a_status_that_is_refused_keeps_the_address_that_it_has() -> None:
+    async with running_with(service(), N1) as w:
+        kept = w.service().ingress
+        w.balancers.annotations = {"cloud.example/address": "192.0.2.1"}
+        await w.change(annotated({"example.com/filler": "x" * (MOST_ANNOTATED - 30)}))
+        assert w.service().ingress == kept
+
+
+async def test_no_address_is_written_to_a_service_that_is_of_another_class_by_now() -> None:
+    """It would stay when the load balancer goes: the status is that class's controller's."""
+    w = World(service(), N1)
+
+    def hand_over() -> None:
+        if w.balancers.records and not w.service().load_balancer_class:
+            w.cluster.put(w.changed(spec(loadBalancerClass="theirs")))
+
+    w.cluster.before_write = hand_over
+    async with running(w):
+        assert w.service().load_balancer_class
+        assert not w.balancers.records
+        assert not w.service().ingress
