@@ -96,7 +96,7 @@ def https_server(parts: HttpsDependencies) -> HttpsServer:
             "failing_checks": failing,
         }
 
-    server.add_routes(status_page.routes(page_status))
+    server.add_routes(status_page.routes(page_status, endpoints.documents))
     return server
 
 

@@ -23,7 +23,7 @@ from prometheus_client.exposition import choose_encoder, gzip_accepted
 
 from ccm.model.objects import Json
 from ccm.model.status import Status
-from ccm.supervisor.https.shared import Shared
+from ccm.supervisor.https.shared import SharedDocuments
 
 log = logging.getLogger(__name__)
 
@@ -164,14 +164,13 @@ class Endpoints:
     configz: Json
     flagz: str
     set_verbosity: Callable[[int], None]
-    statuses: Shared[Status] = field(default_factory=Shared)
-    stacks: Shared[str] = field(default_factory=Shared)
+    documents: SharedDocuments = field(default_factory=SharedDocuments)
 
     def routes(self, is_profiling: bool) -> Iterator[web.RouteDef]:
         """Those under `/debug` only with `is_profiling`."""
         yield from self.health.routes()
-        yield web.get("/metrics", Exposition(self.metrics).answer)
-        yield web.get("/metrics/slis", Exposition(self.slis).answer)
+        yield web.get("/metrics", Exposition(self.metrics, self.documents).answer)
+        yield web.get("/metrics/slis", Exposition(self.slis, self.documents).answer)
         yield web.delete("/metrics/slis", self._reset_slis)
         yield web.get("/configz", self._configz)
         yield web.get("/statusz", self._statusz)
@@ -190,7 +189,7 @@ class Endpoints:
 
     async def _statusz(self, request: web.Request) -> web.Response:
         """As JSON the status, as text what upstream's components say."""
-        status = await self.statuses.get(self.status)
+        status = await self.documents.get("status", self.status)
         if "application/json" in request.headers.get("Accept", ""):
             return _json(status)
         up = int(status["up_seconds"])
@@ -207,7 +206,7 @@ class Endpoints:
         return _zpage("flags", self.flagz)
 
     async def _stacks(self, request: web.Request) -> web.Response:
-        return web.Response(text=await self.stacks.get(_format_stacks))
+        return web.Response(text=await self.documents.get("stacks", _format_stacks))
 
     async def _verbosity(self, request: web.Request) -> web.Response:
         level = await request.text()
@@ -241,9 +240,8 @@ async def _pprof(_: web.Request) -> web.Response:
 class Exposition:
     """The metrics of a registry as text, for which they are collected."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-        self._texts: Shared[tuple[bytes, bytes]] = Shared()  # plain and packed
+    def __init__(self, registry: CollectorRegistry, documents: SharedDocuments) -> None:
+        self._registry, self._documents = registry, documents
 
     async def answer(self, request: web.Request) -> web.Response:
         """In the form that the request accepts; its version is echoed to this client alone."""
@@ -251,10 +249,12 @@ class Exposition:
         encode, content_type = choose_encoder(accepted)
 
         def make() -> tuple[bytes, bytes]:
+            """Plain and packed."""
             text = encode(self._registry)
             return text, gzip.compress(text, PACKING)
 
-        text, packed = await self._texts.get(make, content_type.partition(";")[0])
+        name = f"{request.path} {content_type.partition(';')[0]}"
+        text, packed = await self._documents.get(name, make)
         headers = {"Content-Type": content_type}
         if not gzip_accepted(request.headers.get("Accept-Encoding", "")):
             return web.Response(body=text, headers=headers)

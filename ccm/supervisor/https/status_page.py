@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from ccm.model.status import MigrationStatus, PageStatus
-from ccm.supervisor.https.shared import Shared
+from ccm.supervisor.https.shared import SharedDocuments
 from ccm.supervisor.https.status_html import (
     CONTENT_SECURITY_POLICY,
     STYLE,
@@ -29,13 +29,14 @@ META, CHOICES = Markup("<!--meta-->"), Markup("<!--choices-->")
 OTHER_PATHS = ("metrics", "readyz?verbose", "statusz", "configz", "flagz")
 
 
-def routes(read_status: Callable[[], PageStatus]) -> Iterator[web.RouteDef]:
+def routes(
+    read_status: Callable[[], PageStatus], documents: SharedDocuments
+) -> Iterator[web.RouteDef]:
     """`/`, rendered for those who ask at a time."""
-    pages: Shared[str] = Shared()
 
     async def show(request: web.Request) -> web.Response:
         refresh = _refresh(request.query.get("refresh", ""))
-        page = await pages.get(lambda: _render(read_status(), datetime.now(UTC)))
+        page = await documents.get("page", lambda: _render(read_status(), datetime.now(UTC)))
         page = _refreshing(page, refresh)
         return web.Response(
             body=page.encode(errors="replace"),

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -25,6 +26,7 @@ from ccm.supervisor.https.endpoints import (
     HealthEndpoints,
     HealthReport,
 )
+from ccm.supervisor.https.shared import SHARE
 from ccm.supervisor.metrics_collector import HealthCollector
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, Response, serving_routes
@@ -266,21 +268,43 @@ class Turns(Collector):
         self.now, self.looks = 0, list[int]()
 
     async def count(self) -> None:
+        self.looks.clear()
         while True:
             self.now += 1
             await asyncio.sleep(0)
 
-    def collect(self) -> Iterator[Metric]:
+    def look(self) -> None:
         self.looks.append(self.now)
+
+    def collect(self) -> Iterator[Metric]:
+        self.look()
         yield GaugeMetricFamily("ccm_turns", "Since the start.", 1)
 
     def frames(self) -> dict[int, FrameType]:
-        self.looks.append(self.now)
+        self.look()
         return {}
 
     def status(self) -> PageStatus:
-        self.looks.append(self.now)
+        self.look()
         return conform(PageStatus, {})
+
+
+class LongTurns(Turns):
+    """Each look takes a while; notes when each began and ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans = list[tuple[float, float]]()
+
+    async def count(self) -> None:
+        self.spans.clear()
+        await super().count()
+
+    def look(self) -> None:
+        began = time.monotonic()
+        while time.monotonic() < began + 0.005:
+            pass
+        self.spans.append((began, time.monotonic()))
 
 
 FORMS = [
@@ -298,20 +322,39 @@ async def test_many_scrapes_at_once_hold_up_nothing_else(
 ) -> None:
     """Each takes its time, and a renewal of the Lease would wait for all of them."""
     monkeypatch.setattr("ccm.supervisor.https.shared.SHARE", 0.001)
-    turns, supervisor = Turns(), Supervisor()
-    endpoints = replace(supervisor.endpoints(), status=turns.status)
-    endpoints.metrics.register(turns)
+    turns = Turns()
     monkeypatch.setattr("sys._current_frames", turns.frames)
-    turns.looks.clear()
+    await ask_at_once(reviews, turns, [path] * 30)
+    assert len({*turns.looks}) == len(turns.looks) < 5
+
+
+async def test_all_documents_together_take_the_share_of_one(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each had its own tenth of the time: with five, half of it went to one client."""
+    turns = LongTurns()
+    monkeypatch.setattr("sys._current_frames", turns.frames)
+    await ask_at_once(reviews, turns, ["/metrics", "/statusz", "/", "/debug/stacks"])
+    taken = sum(ended - began for began, ended in turns.spans[:-1])
+    assert taken < 1.5 * SHARE * (turns.spans[-1][0] - turns.spans[0][0])
+
+
+async def ask_at_once(reviews: ReviewApi, turns: Turns, paths: Collection[str]) -> None:
+    """Ask for each path, all of which are open, on a connection of its own."""
+    endpoints = replace(Supervisor().endpoints(), status=turns.status)
+    endpoints.metrics.register(turns)
     open_to_all = ("/metrics", "/statusz", "/", "/debug/stacks")
-    routes = [*endpoints.routes(is_profiling=True), *status_page.routes(turns.status)]
+    routes = [
+        *endpoints.routes(is_profiling=True),
+        *status_page.routes(turns.status, endpoints.documents),
+    ]
     flags = {"master": reviews.url, "authorization_always_allow_paths": open_to_all}
     async with serving_routes(routes, **flags) as server:
         tls = trusting_anybody()
-        open_all = (asyncio.open_connection("127.0.0.1", server.port, ssl=tls) for _ in range(30))
+        open_all = (asyncio.open_connection("127.0.0.1", server.port, ssl=tls) for _ in paths)
         clients = await asyncio.gather(*open_all)
         counting = asyncio.create_task(turns.count())
-        for number, (_, writer) in enumerate(clients):
+        for number, (path, (_, writer)) in enumerate(zip(paths, clients, strict=True)):
             each = path.replace("%d", str(2 + number))
             form = "Accept: " + FORMS[number % len(FORMS)]
             writer.write(f"GET {each} HTTP/1.1\r\nHost: x\r\n{form}\r\n\r\n".encode())
@@ -320,7 +363,6 @@ async def test_many_scrapes_at_once_hold_up_nothing_else(
                 assert b" 200 " in await reader.readline()
                 writer.close()
         counting.cancel()
-    assert len({*turns.looks}) == len(turns.looks) < 5
 
 
 async def test_who_shares_a_scrape_gets_the_version_that_it_asked_for(

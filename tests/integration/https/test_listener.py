@@ -20,6 +20,7 @@ from ccm.supervisor import listening as listening_module
 from ccm.supervisor.https import listener as listener_module
 from ccm.supervisor.https.endpoints import Exposition
 from ccm.supervisor.https.listener import LOCAL, TLS_HANDSHAKE, to_close
+from ccm.supervisor.https.shared import SharedDocuments
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
     QUICK,
@@ -398,7 +399,7 @@ async def test_what_a_handler_does_not_take_is_logged_once(
     reviews: ReviewApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where the metrics are open, any client may send it without end: a traceback each."""
-    route = web.get("/metrics", Exposition(CollectorRegistry()).answer)
+    route = web.get("/metrics", Exposition(CollectorRegistry(), SharedDocuments()).answer)
     flags = {"master": reviews.url, "authorization_always_allow_paths": ("/metrics",)}
     async with serving_routes([route], **flags) as server:
         odd = [("Accept", "text/plain;version=x")]

@@ -10,6 +10,7 @@ import pytest
 from ccm.model.conform import conform
 from ccm.model.objects import Json
 from ccm.model.status import PageStatus
+from ccm.supervisor.https.shared import SharedDocuments
 from ccm.supervisor.https.status_page import routes
 from tests.integration.https.review_api import serving_reviews
 from tests.integration.https.served import LocalServer, serving_routes
@@ -23,7 +24,7 @@ async def showing(facts: Json) -> AsyncIterator[LocalServer]:
     async with serving_reviews() as reviews:
         reviews.add_token("alice", "alice", "viewers")
         reviews.allow("viewers", "/")
-        page = routes(lambda: conform(PageStatus, facts))
+        page = routes(lambda: conform(PageStatus, facts), SharedDocuments())
         async with serving_routes(page, master=reviews.url) as server:
             yield server
 
