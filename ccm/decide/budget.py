@@ -187,3 +187,9 @@ class Allowances(Generic[K]):
         if len(self._left) > self._most:
             self._left.popitem(last=False)
         return wait
+
+    def give_back(self, key: K) -> None:
+        """One that was taken did not count, as it turned out; a key that is forgotten has all."""
+        if key in self._left:
+            left, at = self._left[key]
+            self._left[key] = left + 1.0, at

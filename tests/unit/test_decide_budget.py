@@ -394,6 +394,17 @@ def test_something_may_happen_so_often_at_once_and_then_at_a_slow_rate() -> None
     assert [allowances.take("a", 1000.0) for _ in range(4)] == [0.0, 0.0, 0.0, 10.0]
 
 
+def test_what_is_given_back_may_happen_again() -> None:
+    allowances = Allowances[str](1, 10.0, 100)
+    allowances.give_back("a")
+    assert [allowances.take("a", 0.0) for _ in range(2)] == [0.0, 10.0]
+    allowances.give_back("a")
+    assert [allowances.take("a", 0.0) for _ in range(2)] == [0.0, 10.0]
+    for _ in range(3):
+        allowances.give_back("a")
+    assert [allowances.take("a", 0.0) for _ in range(2)] == [0.0, 10.0], "never more than all"
+
+
 def test_of_too_many_those_are_forgotten_that_were_asked_about_longest_ago() -> None:
     allowances = Allowances[int](1, 10.0, 2)
     assert [allowances.take(key, 0.0) for key in (1, 2, 1, 3)] == [0.0, 0.0, 10.0, 0.0]

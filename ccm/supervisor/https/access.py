@@ -106,8 +106,7 @@ class Authorizer:
             result, is_good = "yes" if is_allowed else "no", is_allowed and is_served
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "access", result)
-            # Of `/livez/{check}` anyone makes up as many as they like: they stay spent.
-            budget.on_result(who if who[1] else None, (user, verb, path), is_good)
+            budget.on_result((user, verb, path), is_good)
         return AccessDecision(is_allowed, text(status.get("reason")))
 
 

@@ -2,7 +2,7 @@
 
 import datetime
 import ssl
-from contextlib import suppress
+import time
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -16,6 +16,7 @@ from multidict import CIMultiDictProxy
 
 from ccm import metrics
 from ccm.counters import Counters
+from ccm.decide.budget import Allowances
 from ccm.model.objects import mapping, text
 from ccm.settings import Settings
 from ccm.supervisor.https.client_ca import (
@@ -23,7 +24,7 @@ from ccm.supervisor.https.client_ca import (
     ClientCAProvider,
     RequestHeaderNames,
 )
-from ccm.supervisor.https.reviews import ReviewBudget, ReviewCache, Reviewer, TooManyReviews
+from ccm.supervisor.https.reviews import MAX_SENDERS, ReviewBudget, ReviewCache, Reviewer
 from ccm.supervisor.listening import network_of
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
@@ -69,7 +70,7 @@ class Authenticator:
         ttl = settings.authentication_token_webhook_cache_ttl
         self._tokens: ReviewCache[UserInfo | None] = ReviewCache(lambda _: ttl)
         self._invalid = ReviewBudget(INVALID_TOKENS, INVALID_WINDOW)
-        self._valid = ReviewBudget(VALID_TOKENS, INVALID_WINDOW)
+        self._valid = Allowances[str](VALID_TOKENS, INVALID_WINDOW / VALID_TOKENS, MAX_SENDERS)
 
     async def authenticate(self, request: web.BaseRequest, is_known: bool) -> UserInfo:
         """Raises `Unauthenticated`, `ReviewFailed` when a token cannot be reviewed, or
@@ -96,10 +97,11 @@ class Authenticator:
         if _client_certificate(request) or not (token := _bearer_token(request.headers)):
             return
         key, sender = _key(token), (_network(request.remote or ""), is_known)
-        with suppress(TooManyReviews):
-            if key not in self._invalid:
-                self._valid.spend(user.name, key)
-            self._invalid.on_result(sender, key, is_good=True)
+        if key not in self._invalid:
+            if self._valid.take(user.name, time.monotonic()):
+                return
+            self._invalid.give_back(sender)
+        self._invalid.on_result(key, is_good=True)
 
     async def close(self) -> None:
         """Cancel the reviews in flight."""
@@ -131,7 +133,7 @@ class Authenticator:
             result, is_good = ("yes", None) if user else ("no", False)
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "token", result)
-            self._invalid.on_result(sender, key, is_good)
+            self._invalid.on_result(key, is_good)
         return user
 
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
+from ccm.decide.budget import Allowances
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube
 from ccm.model.objects import Json, mapping
@@ -17,7 +18,7 @@ T = TypeVar("T")
 RETRY_JITTER = 0.2
 MAX_CACHED_REVIEWS = 1024
 KNOWN_IN_FLIGHT, STRANGERS_IN_FLIGHT = 4, 4
-"""Reviews of who was permitted before, and of all others: together what a `Kube` here sends."""
+"""Reviews of who was permitted before, and of all others."""
 
 RESOURCES = {
     "TokenReview": "/apis/authentication.k8s.io/v1/tokenreviews",
@@ -42,14 +43,13 @@ class TooManyReviews(Exception):
 
 
 class ReviewBudget:
-    """How many reviews unknown senders cost the API server: so many a window each.
+    """How many reviews unknown senders cost the API server: so many at once, and in each window.
 
     Those of what was good at its last review cost nothing, however much its sender spent.
     """
 
     def __init__(self, most: int, window: float) -> None:
-        self._most, self._window = most, window
-        self._spent: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()  # and until when
+        self._allowances = Allowances[Hashable](most, window / most, MAX_SENDERS)
         self._good: OrderedDict[Hashable, None] = OrderedDict()
 
     def __contains__(self, what: Hashable) -> bool:
@@ -57,30 +57,19 @@ class ReviewBudget:
         return what in self._good
 
     def spend(self, who: Hashable, what: Hashable) -> None:
-        """Count a review; raises `TooManyReviews` when all of this window's are spent.
-
-        Of too many senders those are forgotten that came first.
-        """
-        if what in self._good:
-            return
-        now = time.monotonic()
-        spent, until = self._spent.get(who, (0, 0.0))
-        if now >= until:
-            spent, until = 0, now + self._window
-        if spent >= self._most:
+        """Count a review; raises `TooManyReviews` when there is none left for this sender now."""
+        if what not in self._good and self._allowances.take(who, time.monotonic()):
             raise TooManyReviews
-        self._spent[who] = (spent + 1, until)
-        if len(self._spent) > MAX_SENDERS:
-            self._spent.popitem(last=False)
 
-    def on_result(self, who: Hashable, what: Hashable, is_good: bool | None) -> None:
-        """What came of it: only what is good costs nothing; None for a failed review."""
+    def give_back(self, who: Hashable) -> None:
+        """One that this sender spent costs nothing."""
+        self._allowances.give_back(who)
+
+    def on_result(self, what: Hashable, is_good: bool | None) -> None:
+        """What came of it: only what is good costs nothing from now on; None for a failed one."""
         if is_good is False:
             self._good.pop(what, None)
-        elif is_good and what not in self._good and who in self._spent:
-            spent, until = self._spent[who]
-            self._spent[who] = (max(spent - 1, 0), until)
-        if is_good:
+        elif is_good:
             self._good[what] = None
             self._good.move_to_end(what)
             if len(self._good) > MAX_CACHED_REVIEWS:

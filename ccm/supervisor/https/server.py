@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
-MAX_REVIEWS_IN_FLIGHT = 8  # of each kind
 MAX_PARTS = 16
 """Of a path; no route has more. aiohttp looks for one by each beginning: of 4,000 for 10 ms."""
 
@@ -163,7 +162,7 @@ class HttpsServer:
 
     async def _review_client(self, purpose: str) -> Kube:
         access = await self._load_access(self._settings, purpose)
-        kube = Kube(access, f"ccm-supervisor/{purpose}", MAX_REVIEWS_IN_FLIGHT)
+        kube = Kube(access, f"ccm-supervisor/{purpose}")
         self._cleanup.push_async_callback(kube.close)
         return kube
 

@@ -23,6 +23,14 @@ from tests.support.pki import trusting_anybody
 from tests.support.waiting import until
 
 
+@pytest.fixture
+def long_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is spent of a budget stays spent."""
+    monkeypatch.setattr("ccm.supervisor.https.access.ANONYMOUS_WINDOW", 1e9)
+    monkeypatch.setattr("ccm.supervisor.https.access.WINDOW_OF_A_USER", 1e9)
+    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 1e9)
+
+
 async def test_an_open_path_needs_no_review(server: LocalServer, reviews: ReviewApi) -> None:
     answers = [await server.get("/healthz"), await server.get("/healthz", token="unknown")]
     assert [answer.status for answer in answers] == [200, 200]
@@ -52,10 +60,10 @@ async def test_anonymous_requests_are_denied(server: LocalServer, reviews: Revie
     ]
 
 
+@pytest.mark.usefixtures("long_windows")
 async def test_anonymous_requests_do_not_cost_one_review_a_path(
-    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    server: LocalServer, reviews: ReviewApi
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.access.ANONYMOUS_WINDOW", 3600.0)
     reviews.add_token("good", "alice", "dev")
     reviews.allow("dev", "/page")
     answers = [(await server.get(f"/page/{number}")).status for number in range(60)]
@@ -64,10 +72,10 @@ async def test_anonymous_requests_do_not_cost_one_review_a_path(
     assert (await server.get("/page", token="good")).status == 200
 
 
+@pytest.mark.usefixtures("long_windows")
 async def test_made_up_tokens_of_one_address_do_not_cost_one_review_each(
     server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
     reviews.add_token("good", "alice", "dev")
     reviews.allow("dev", "/page")
     assert (await server.get("/page", token="good")).status == 200
@@ -84,28 +92,29 @@ async def test_made_up_tokens_of_one_address_do_not_cost_one_review_each(
     assert (await server.get("/page", token="new", source="127.0.0.2")).status == 200
 
 
+@pytest.mark.usefixtures("long_windows")
 @pytest.mark.parametrize(("status", "most"), [(200, 120), (403, 20)])
 async def test_valid_tokens_of_one_user_do_not_cost_one_review_each(
-    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, status: int, most: int
+    reviews: ReviewApi, status: int, most: int
 ) -> None:
     """A Pod has any number made for its account, and all of them are valid for an hour."""
-    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
     if status == 200:
         reviews.allow("alice", "/page")
     for number in range(200):
         reviews.add_token(f"valid-{number}", "alice")
-    codes = Counter(
-        [(await server.get("/page", token=f"valid-{number}")).status for number in range(200)]
-    )
-    assert codes == {status: most, 429: 200 - most}
-    assert (await server.get("/page", token="valid-0")).status == status
+    async with serving(reviews, authentication_token_webhook_cache_ttl=3600.0) as server:
+        codes = Counter(
+            [(await server.get("/page", token=f"valid-{number}")).status for number in range(200)]
+        )
+        assert codes == {status: most, 429: 200 - most}
+        assert (await server.get("/page", token="valid-0")).status == status
     assert reviews.counts["TokenReview"] == most
 
 
+@pytest.mark.usefixtures("long_windows")
 async def test_a_user_of_this_host_has_one_address_for_made_up_tokens(
-    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    server: LocalServer, reviews: ReviewApi
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
     for number in range(40):
         source = f"127.{number}.{number}.1"
         answer = await server.get("/page", token=f"made-up-{number}", source=source)
@@ -113,11 +122,11 @@ async def test_a_user_of_this_host_has_one_address_for_made_up_tokens(
     assert reviews.counts["TokenReview"] == 20
 
 
+@pytest.mark.usefixtures("long_windows")
 async def test_made_up_tokens_cost_no_more_while_reviews_fail(
-    server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    server: LocalServer, reviews: ReviewApi
 ) -> None:
     """As where the supervisor may create none, or the API server has too much to do."""
-    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
     reviews.failures = [403] * 100
     tokens = (f"made-up-{number}" for number in range(40))
     codes = [(await server.get("/page", token=token)).status for token in tokens]
@@ -125,11 +134,9 @@ async def test_made_up_tokens_cost_no_more_while_reviews_fail(
     assert reviews.counts["TokenReview"] == 20
 
 
-async def test_made_up_tokens_keep_no_valid_one_of_their_address_out(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("long_windows")
+async def test_made_up_tokens_keep_no_valid_one_of_their_address_out(reviews: ReviewApi) -> None:
     """A scraper behind the same address comes less often than results are cached."""
-    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
     reviews.add_token("good", "alice", "dev")
     reviews.allow("dev", "/page")
     async with serving(reviews, authentication_token_webhook_cache_ttl=0.0) as server:
@@ -143,11 +150,9 @@ async def test_made_up_tokens_keep_no_valid_one_of_their_address_out(
         assert (await server.get("/page", token="good")).status == 429
 
 
-async def test_made_up_tokens_keep_no_new_one_of_a_known_connection_out(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("long_windows")
+async def test_made_up_tokens_keep_no_new_one_of_a_known_connection_out(reviews: ReviewApi) -> None:
     """A scraper's token is another one each hour, and its node's Pods have its address."""
-    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
     for token in ("good", "next"):
         reviews.add_token(token, "alice", "dev")
     reviews.allow("dev", "/page")
@@ -167,25 +172,27 @@ async def test_made_up_tokens_keep_no_new_one_of_a_known_connection_out(
         assert await scrape("next") == 200
 
 
-@pytest.mark.parametrize("is_new", [True, False], ids=["first", "again"])
+@pytest.mark.usefixtures("long_windows")
+@pytest.mark.parametrize(
+    ("path", "is_new"), [("/page", True), ("/livez/one", False)], ids=["first", "again"]
+)
 async def test_what_no_one_is_permitted_keeps_no_permitted_request_out(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, is_new: bool
+    reviews: ReviewApi, path: str, is_new: bool
 ) -> None:
-    monkeypatch.setattr("ccm.supervisor.https.access.ANONYMOUS_WINDOW", 3600.0)
-    reviews.allow("system:unauthenticated", "/page")
-    async with serving(reviews, authorization_webhook_cache_authorized_ttl=0.0) as server:
-        assert is_new or (await server.get("/page")).status == 200
+    reviews.allow("system:unauthenticated", path)
+    routes = web.get("/page", who), web.get("/livez/{check}", who)
+    flags = {"master": reviews.url, "authorization_webhook_cache_authorized_ttl": 0.0}
+    async with serving_routes(routes, **flags) as server:
+        assert is_new or (await server.get(path)).status == 200
         for number in range(30):
-            other = (await server.get(f"/page/{number}")).status
+            other = (await server.get(f"{path}/{number}")).status
         assert other == 429
-        assert (await server.get("/page")).status == 200
+        assert (await server.get(path)).status == 200
 
 
-async def test_a_valid_token_does_not_cost_one_review_a_path(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("long_windows")
+async def test_a_valid_token_does_not_cost_one_review_a_path(reviews: ReviewApi) -> None:
     """Each Pod has one, and each user may read what is below /api."""
-    monkeypatch.setattr("ccm.supervisor.https.access.WINDOW_OF_A_USER", 3600.0)
     reviews.add_token("good", "alice", "dev")
     reviews.add_token("other", "bob", "dev")
     reviews.allow("dev", "/page")
@@ -200,11 +207,11 @@ async def test_a_valid_token_does_not_cost_one_review_a_path(
         assert (await server.get("/page", token="other")).status == 200
 
 
+@pytest.mark.usefixtures("long_windows")
 async def test_who_may_read_any_check_costs_no_review_for_each_made_up_one(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+    reviews: ReviewApi,
 ) -> None:
     """A scraper may read /livez/*; what it makes up there is permitted, and is not there."""
-    monkeypatch.setattr("ccm.supervisor.https.access.WINDOW_OF_A_USER", 3600.0)
     reviews.add_token("good", "alice", "dev")
     paths = [f"/livez/{number}" for number in range(150)]
     for path in paths:
@@ -250,12 +257,12 @@ async def test_reviews_of_strangers_leave_room_for_those_of_who_was_permitted(
             writer.close()
 
 
+@pytest.mark.usefixtures("long_windows")
 async def test_valid_tokens_of_others_push_out_no_known_one(
     server: LocalServer, reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each tenant has accounts and tokens without number, and behind the address of a scraper."""
     monkeypatch.setattr("ccm.supervisor.https.reviews.MAX_CACHED_REVIEWS", 20)
-    monkeypatch.setattr("ccm.supervisor.https.authentication.INVALID_WINDOW", 3600.0)
     for token, name in [("good", "alice"), *((f"valid-{it}", f"bob-{it % 3}") for it in range(60))]:
         reviews.add_token(token, name, *["dev"] * (name == "alice"))
     reviews.allow("dev", "/page")
