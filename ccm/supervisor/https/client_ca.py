@@ -30,6 +30,14 @@ CertificateAuthorities = tuple[x509.Certificate, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class CAFile:
+    """The content of a file, and the CAs in it."""
+
+    content: bytes
+    cas: CertificateAuthorities
+
+
+@dataclass(frozen=True, slots=True)
 class RequestHeaderNames:
     """In which headers a front proxy names its client.
 
@@ -78,18 +86,17 @@ class ClientCAProvider:
         """`interval`: seconds between two reads of the ConfigMap."""
         self._settings, self._kube, self._interval = settings, kube, interval
         self._cluster = ClientCAs()
-        self._files: dict[str, CertificateAuthorities] = {}  # by flag
-        self._contents: dict[str, bytes] = {}  # that were parsed, by flag
+        self._files: dict[str, CAFile] = {}  # by flag
         self._errors: dict[str, str] = {}  # by remedy
 
     @property
     def current(self) -> ClientCAs:
         current = self._cluster
-        if (clients := self._files.get(CLIENT_FLAG)) is not None:
-            current = replace(current, clients=clients)
-        if (proxies := self._files.get(PROXY_FLAG)) is not None:
+        if clients := self._files.get(CLIENT_FLAG):
+            current = replace(current, clients=clients.cas)
+        if proxies := self._files.get(PROXY_FLAG):
             names = _names_in_settings(self._settings)
-            current = replace(current, proxies=proxies, header_names=names)
+            current = replace(current, proxies=proxies.cas, header_names=names)
         return current
 
     async def load(self) -> None:
@@ -100,9 +107,7 @@ class ClientCAProvider:
         """Read the files again."""
         for flag, path in _paths(self._settings).items():
             try:
-                content = await asyncio.to_thread(read_bounded, Path(path))
-                if content != self._contents.get(flag):
-                    self._files[flag], self._contents[flag] = _certificates(content), content
+                self._files[flag] = await _read(path, self._files.get(flag))
                 self._report(flag)
             except (OSError, ValueError) as error:
                 self._report(flag, logging.ERROR, error)
@@ -141,7 +146,7 @@ class ClientCAProvider:
         self._errors[remedy] = why
 
 
-async def read_files(settings: Settings) -> dict[str, CertificateAuthorities]:
+async def read_files(settings: Settings) -> dict[str, CAFile]:
     """The CAs in files by flag; raises `ConfigurationFault` for the first that cannot be used."""
     found = {}
     for flag, path in _paths(settings).items():
@@ -158,8 +163,10 @@ def _paths(settings: Settings) -> dict[str, str]:
     return {flag: path for flag, path in zip(FLAGS, paths, strict=True) if path}
 
 
-async def _read(path: str) -> CertificateAuthorities:
-    return _certificates(await asyncio.to_thread(read_bounded, Path(path)))
+async def _read(path: str, known: CAFile | None = None) -> CAFile:
+    """What is in the file; the same as is known is not parsed again."""
+    content = await asyncio.to_thread(read_bounded, Path(path))
+    return known if known and known.content == content else CAFile(content, _certificates(content))
 
 
 def _certificates(pem: bytes) -> CertificateAuthorities:

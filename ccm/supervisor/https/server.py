@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from ccm.counters import Counters
+from ccm.decide.budget import Allowances
 from ccm.errors import ConfigurationFault, NoCredentials, Unreachable
 from ccm.kube import config
 from ccm.kube.client import Kube, RestConfig
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 KEEPALIVE_TIMEOUT = 75.0  # seconds that a connection without a request stays
 SHUTDOWN_TIMEOUT = 1.0  # seconds that requests in flight get at the end
+MOST_KINDS = 100  # of errors, each of which is logged once in a while
 MAX_PARTS = 16
 """Of a path; no route has more. aiohttp looks for one by each beginning: of 4,000 for 10 ms."""
 
@@ -206,15 +208,12 @@ def _aiohttp_log() -> logging.Logger:
 
     Invalid requests are not among them; they get 400.
     """
-    silent_until: dict[str, float] = {}  # by kind
+    kinds = Allowances[str](1, IGNORED_INTERVAL, MOST_KINDS)
 
     def is_ours(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        kind, now = type(error).__name__, time.monotonic()
-        if isinstance(error, HttpProcessingError) or now < silent_until.get(kind, 0.0):
-            return False
-        silent_until[kind] = now + IGNORED_INTERVAL
-        return True
+        is_invalid_request = isinstance(error, HttpProcessingError)
+        return not is_invalid_request and not kinds.take(type(error).__name__, time.monotonic())
 
     errors = logging.Logger(f"{__name__}.aiohttp")
     errors.parent = log
