@@ -145,8 +145,7 @@ class AccessMiddleware:
         if verb not in CHANGING_VERBS and self._authorizer.is_always_allowed(path):
             return None
         try:
-            is_known = client is not None and client.is_permitted
-            user = await self._authenticator.authenticate(request, is_known)
+            user = await self._authenticator.authenticate(request)
             decision = await self._authorizer.authorize(user, verb, path, resource)
         except Unauthenticated:
             return _status(401, "Unauthorized", "Unauthorized")
@@ -159,8 +158,8 @@ class AccessMiddleware:
         if decision.is_allowed:
             # Others are permitted what everyone is, such as /version.
             if client and resource and user != ANONYMOUS:
+                self._authenticator.on_permitted(request, user)
                 client.is_permitted = True
-                self._authenticator.on_permitted(request, user, is_known)
             return None
         why = f'forbidden: User "{user.name}" cannot {verb} path "{path}"'
         return _status(403, "Forbidden", f"{why}: {decision.reason}" if decision.reason else why)

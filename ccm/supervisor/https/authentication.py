@@ -24,6 +24,7 @@ from ccm.supervisor.https.client_ca import (
     ClientCAProvider,
     RequestHeaderNames,
 )
+from ccm.supervisor.https.connection import client_of
 from ccm.supervisor.https.reviews import MAX_SENDERS, ReviewBudget, ReviewCache, Reviewer
 from ccm.supervisor.listening import network_of
 
@@ -72,35 +73,34 @@ class Authenticator:
         self._invalid = ReviewBudget(INVALID_TOKENS, INVALID_WINDOW)
         self._valid = Allowances[str](VALID_TOKENS, INVALID_WINDOW / VALID_TOKENS, MAX_SENDERS)
 
-    async def authenticate(self, request: web.BaseRequest, is_known: bool) -> UserInfo:
+    async def authenticate(self, request: web.BaseRequest) -> UserInfo:
         """Raises `Unauthenticated`, `ReviewFailed` when a token cannot be reviewed, or
 
         `TooManyReviews` for a new token of an address that sent too many without a permission.
-        A connection `is_known` when it had a permitted request: those are counted apart.
+        A connection that had a permitted request is counted apart.
         """
         certificate = _client_certificate(request)
         if certificate and (user := self._by_certificate(certificate, request.headers)):
             return _authenticated(user)
         token = _bearer_token(request.headers)
-        sender = _network(request.remote or ""), is_known
-        if token and (user := await self._by_token(token, sender)):
+        if token and (user := await self._by_token(token, _sender(request))):
             return _authenticated(user)
         if certificate or token:
             raise Unauthenticated
         return ANONYMOUS
 
-    def on_permitted(self, request: web.BaseRequest, user: UserInfo, is_known: bool) -> None:
+    def on_permitted(self, request: web.BaseRequest, user: UserInfo) -> None:
         """From now on its token costs nothing, unless the user has very many.
 
         That one is valid is not enough: every tenant has accounts and tokens without number.
         """
         if _client_certificate(request) or not (token := _bearer_token(request.headers)):
             return
-        key, sender = _key(token), (_network(request.remote or ""), is_known)
+        key = _key(token)
         if key not in self._invalid:
             if self._valid.take(user.name, time.monotonic()):
                 return
-            self._invalid.give_back(sender)
+            self._invalid.give_back(_sender(request))
         self._invalid.on_result(key, is_good=True)
 
     async def close(self) -> None:
@@ -142,9 +142,10 @@ def _key(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-def _network(client: str) -> str:
-    network = network_of(client)
-    return LOOPBACK if network.startswith(LOOPBACK) else network
+def _sender(request: web.BaseRequest) -> Sender:
+    network, client = network_of(request.remote or ""), client_of(request)
+    is_permitted = client is not None and client.is_permitted
+    return LOOPBACK if network.startswith(LOOPBACK) else network, is_permitted
 
 
 def _client_certificate(request: web.BaseRequest) -> x509.Certificate | None:
