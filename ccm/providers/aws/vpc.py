@@ -66,14 +66,13 @@ class Zones:
 
 @dataclass(frozen=True, slots=True)
 class BackendInstance:
-    """An instance that may stand behind a load balancer, as it was read at `read_at`."""
+    """An instance that may stand behind a load balancer."""
 
     id: str
     is_running: bool
     groups: tuple[str, ...]
     tags: Tags
     has_primary_ipv6: bool
-    read_at: float
 
 
 class Vpc:
@@ -92,8 +91,8 @@ class Vpc:
         self._lock = Lock()
         self._subnets: Sequence[Subnet] = ()
         self._subnets_read_at = float("-inf")
-        self._instances: dict[str, BackendInstance] = {}
-        self._absent: dict[str, float] = {}  # instances that EC2 does not have, and when it said so
+        self._instances: dict[str, tuple[float, BackendInstance | None]] = {}
+        """By ID, with when each was read; None for one that EC2 does not have."""
         self._warned_of: set[str] = set()
         self.zones = Zones(api)
         self.ingress_lock = SharedBlockingLock()
@@ -171,19 +170,18 @@ class Vpc:
         instance_ids = known | new
         with self._lock, for_all():
             now = time.monotonic()
-            oldest = {True: now - NEW_INSTANCE_CACHE_TTL, False: now - INSTANCE_CACHE_TTL}
+            ttls = {True: NEW_INSTANCE_CACHE_TTL, False: INSTANCE_CACHE_TTL}
             cached = {
-                instance.id: instance
-                for instance in self._instances.values()
-                if instance.read_at > oldest[instance.id in new]
+                key: (at, instance)
+                for key, (at, instance) in self._instances.items()
+                if now - at < ttls[instance is None or key in new]
             }
-            absent = {item: at for item, at in self._absent.items() if at > oldest[True]}
-            missing = sorted(instance_ids - cached.keys() - absent.keys())
+            missing = sorted(instance_ids - cached.keys())
             read = map(_read_instance, self._find_instances(missing, new, tag))
-            self._instances = cached | {item.id: item for item in read if item}
-            unfound = dict.fromkeys(missing, time.monotonic())
-            self._absent = absent | {k: v for k, v in unfound.items() if k not in self._instances}
-            return [self._instances[i] for i in sorted(instance_ids) if i in self._instances]
+            found, now = {item.id: item for item in read if item}, time.monotonic()
+            self._instances = cached | {key: (now, found.get(key)) for key in missing}
+            instances = (self._instances[key][1] for key in sorted(instance_ids))
+            return [instance for instance in instances if instance]
 
     def _find_instances(
         self, instance_ids: Sequence[str], new: Collection[str], tag: ClusterTag
@@ -314,7 +312,6 @@ def _read_instance(record: Json) -> BackendInstance | None:
             for interface in objects(record.get("NetworkInterfaces"))
             for address in objects(interface.get("Ipv6Addresses"))
         ),
-        time.monotonic(),
     )
 
 

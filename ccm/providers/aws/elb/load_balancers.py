@@ -221,8 +221,8 @@ class NodeIngress:
         self._instances: Sequence[BackendInstance] = ()
         self._chosen = set[str]()  # IDs of the groups of the nodes
         self._surplus = set[str]()  # IDs of those with rules that are not wanted
-        self._failure: CloudError | None = None
-        self._refused: dict[str, CloudError] = {}  # why one of them is not open, by its ID
+        self._failures: dict[str, CloudError] = {}
+        """The first of each group that is full or may not be changed; of all else, under ""."""
 
     def open(self, instances: Sequence[BackendInstance]) -> None:
         """Authorize what is missing for these instances."""
@@ -239,10 +239,9 @@ class NodeIngress:
         """Revoke what is no longer wanted, if `open` saw any; then there may be room for more."""
         if not (own := self._surplus & self._chosen):
             return
-        is_incomplete = bool(self._failure or self._refused)
-        self._failure, self._refused = None, {}
+        former, self._failures = self._failures, {}
         self._change(False, lambda: self._vpc.groups_with(own))
-        if is_incomplete:
+        if former:
             self.open(self._instances)
 
     def close_left(self, targets: Collection[str]) -> None:
@@ -266,10 +265,10 @@ class NodeIngress:
 
     def why_partly(self) -> list[str]:
         """Why some of the groups are not open, where others are; raises what else failed."""
-        if self._failure or self._refused.keys() >= self._chosen:
-            for failure in filter(None, (self._failure, *self._refused.values())):
+        if "" in self._failures or self._failures.keys() >= self._chosen:
+            for _, failure in sorted(self._failures.items()):
                 raise failure
-        return [str(error) for error in self._refused.values()]
+        return [*map(str, self._failures.values())]
 
     def check(self) -> None:
         """The same, but raises `Refused` for such a group: a change that warns of it follows."""
@@ -298,10 +297,8 @@ class NodeIngress:
         try:
             yield
         except CloudError as error:
-            if group_id and isinstance(error, Refused | Denied):
-                self._refused.setdefault(group_id, error)
-            else:
-                self._failure = self._failure or error
+            key = group_id if isinstance(error, Refused | Denied) else ""
+            self._failures.setdefault(key, error)
 
 
 def change_ingress(api: AwsApi, change: IngressChange) -> None:
