@@ -127,6 +127,21 @@ async def test_a_security_group_in_use_is_deleted_later_and_reported_after_a_whi
     assert {group["GroupName"] for group in aws.security_groups()} == {"default", "nodes"}
 
 
+async def test_a_security_group_that_is_used_again_is_waited_for_again_injected(aws: Aws) -> None:
+    """What it was in use by for a while was its own load balancer."""
+    limit = timeout(1.0)
+    await aws.start(timings=AwsTimings(group_in_use_timeout=limit))
+    own, given = asking("classic"), asking("classic", security_groups=aws.make_group("mine"))
+    await aws.ensure(own)
+    with aws.proxy.fault("DeleteSecurityGroup", Refusal(400, "DependencyViolation")):
+        with pytest.raises(RetryAfter):
+            await aws.ensure(given)
+        await aws.ensure(own)
+        await asyncio.sleep(limit)  # the fault, not a wait
+        with pytest.raises(RetryAfter):
+            await aws.ensure(given)
+
+
 async def test_a_balancer_that_an_endpoint_service_uses_is_reported_injected(aws: Aws) -> None:
     one = asking("nlb")
     await aws.ensure(one)

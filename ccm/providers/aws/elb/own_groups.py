@@ -86,6 +86,7 @@ class ElbSecurityGroups:
     ) -> SecurityGroup:
         """The group with the rules that the request needs, made if it is not there."""
         found = group or self._create(name, request)
+        self._in_use_since.pop(found.id, None)
         for change in plan_ingress(found, ingress_rules(request), found.rules):
             change_ingress(self._api, change)
         return found
