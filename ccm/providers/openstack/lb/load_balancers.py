@@ -6,13 +6,13 @@ do something else meanwhile.
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 from ccm.cloud.many_members import compute
 from ccm.errors import CloudError, Refused, TakenByAnother, warnings_as_notes
 from ccm.model.cloud import Balancer, OwnedBalancer
-from ccm.model.objects import Json, Node, mapping, objects, text
+from ccm.model.objects import Json, Node, objects, text
 from ccm.model.service import Feature, Service, asking_for_nothing
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.calls import ApiCall
@@ -23,17 +23,16 @@ from ccm.providers.openstack.lb import plan
 from ccm.providers.openstack.lb.addresses import Addresses
 from ccm.providers.openstack.lb.annotations import (
     ADDRESS,
-    BALANCER_ID,
     PREFIX,
     PRIVILEGED,
     Annotations,
 )
 from ccm.providers.openstack.lb.backends import Backends
+from ccm.providers.openstack.lb.finding import Finder
 from ccm.providers.openstack.lb.members import MemberUpdates
 from ccm.providers.openstack.lb.names import Names, Role, sharers
 from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.openstack.lb.octavia import Octavia
-from ccm.providers.openstack.lb.place import is_id
 from ccm.providers.openstack.lb.plan import ObservedBalancer
 from ccm.providers.openstack.lb.request import (
     LoadBalancerRequest,
@@ -52,14 +51,6 @@ FIXED = {
     "port-id": "vip_port_id",
 }
 """Annotations that count when a load balancer is made, and where its record says what it got."""
-
-
-@dataclass(frozen=True, slots=True)
-class PendingCreation:
-    """What a load balancer was made for a moment ago, and what comes of it once it works."""
-
-    request: LoadBalancerRequest
-    addresses: tuple[str, ...]
 
 
 class OctaviaLoadBalancers:
@@ -81,10 +72,8 @@ class OctaviaLoadBalancers:
         self._octavia, self._networks = Octavia(api), Networks(api)
         self._addresses = Addresses(api, self._networks)
         self._backends = Backends(api, self._networks, config.manage_security_groups)
-        self._members = MemberUpdates(self._octavia, self._backends, self._find)
-        # What follows is by the UID of a Service, and not needed: it saves calls.
-        self._built: dict[str, PendingCreation] = {}
-        self._deleting: dict[str, Json] = {}
+        self._finder = Finder(self._octavia, self._addresses, cluster, restricts_annotations)
+        self._members = MemberUpdates(self._octavia, self._backends, self._finder)
 
     def name_for(self, service: Service) -> str:
         return self._names(service).balancer
@@ -102,7 +91,7 @@ class OctaviaLoadBalancers:
         except Refused:
             request = self._read(asking_for_nothing(service))
         try:
-            found = [item.record for item in await self._all_of(service)]
+            found = [item.record for item in await self._finder.all_of(service)]
         except at_octavia.NotOwned:
             return None
         if not found:
@@ -114,10 +103,11 @@ class OctaviaLoadBalancers:
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; `RetryAfter` follows each change that Octavia needs time for."""
         request = self._read(service)
-        if service.uid in self._deleting:  # what is made now is another one
+        if self._members.is_deleting(service.uid):  # what is made now is another one
             await self.delete(service)
         with warnings_as_notes(request.annotations):
-            found = await self._find(request, may_leave=True)
+            found, others = await self._members.find(request)
+            await self._leave(request.names, others)
             if found is None:
                 if service.ingress:
                     ports = await self._addresses.ports(service, request.names)
@@ -139,23 +129,21 @@ class OctaviaLoadBalancers:
         names, uid = self._names(service), service.uid
         is_asked = service.annotations.get(f"{PREFIX}keep-floatingip") == "true"
         keeps = is_asked and not self._restricts_annotations
-        self._members.forget(uid)
-        self._built.pop(uid, None)
-        if record := self._deleting.get(uid):
-            await self._check_deleted(uid, record)
+        ports = {text(service.annotations.get(f"{PREFIX}port-id"))}
+        if self._members.is_deleting(uid):
+            ports.add(await self._members.deleted_port(uid))
         else:
-            all_of_it = await self._all_of(service)
+            self._members.forget(uid)
+            all_of_it = await self._finder.all_of(service)
             for found in all_of_it:
                 if call := await self._detach_service(names, found):
                     if plan.is_deletion(call) and len(all_of_it) == 1:
                         await self._backends.close(names)
-                        self._deleting[uid] = found.record
+                        self._members.begin_deletion(uid, found.record)
                     self._octavia.waiting.retry_when_done(found.id)
             await self._backends.close(names)
-        annotated = text(service.annotations.get(f"{PREFIX}port-id"))
-        ports = {annotated, text(mapping(record).get("vip_port_id"))}
         await self._addresses.release(names, keeps, ports)
-        self._deleting.pop(uid, None)
+        self._members.forget(uid)
 
     async def owned(self) -> Sequence[OwnedBalancer]:
         records = await self._octavia.of_cluster(self._cluster)
@@ -183,112 +171,6 @@ class OctaviaLoadBalancers:
             raise Refused(why)
         kept, request = request.annotations.warnings, self._read(service, current)
         return replace(request, annotations=replace(request.annotations, warnings=[*kept, why]))
-
-    async def _find(
-        self, request: LoadBalancerRequest, *, may_leave: bool = False
-    ) -> ObservedBalancer | None:
-        """The load balancer that the Service's listeners are on, or are to be on.
-
-        Raises `NotOwned` for one of its name that nothing proves to be its. If it `may_leave`, the
-        Service is taken off others before there is None.
-        """
-        names = request.names
-        if request.balancer_id:
-            if record := await self._octavia.look(request.balancer_id):
-                await self._check_annotated(request, record)
-                return ObservedBalancer(record, names.role_of(record))
-            why = f"there is no load balancer {request.balancer_id}"
-            request.annotations.ignore(BALANCER_ID, why)
-        known_id = self._members.balancer_id(names.uid)
-        if known_id and known_id != request.balancer_id:
-            record = await self._octavia.look(known_id)
-            if record and names.owns(record):
-                return ObservedBalancer(record, Role.OWNER)
-            self._members.forget(names.uid)
-        named = await self._octavia.by_name(names.balancer)
-        if found := await self._own(request, named, may_leave):
-            return found
-        marked = await self._octavia.by_marks(names)
-        if any(item.get("id") == request.balancer_id for item in marked):
-            raise CloudError(f"GetLoadBalancer: {request.balancer_id} is listed, and not found")
-        if found := await self._own(request, marked, may_leave):
-            return found
-        at_octavia.check_not_others(names, named)
-        # One without an address never was the in-tree controller's, which is long gone.
-        legacy = await self._octavia.by_name(names.legacy_balancer) if names.is_published else []
-        if legacy:
-            return ObservedBalancer(legacy[0], Role.OWNER)
-        for record in marked if may_leave else ():
-            other = ObservedBalancer(record, Role.SHARER)
-            if await self._detach_service(names, other):
-                self._octavia.waiting.retry_when_done(other.id)
-        return None
-
-    async def _check_annotated(self, request: LoadBalancerRequest, record: Json) -> None:
-        """Raise `NotOwned` for a load balancer by annotation that the Service may not have."""
-        names, service = request.names, request.annotations.service
-        what = f"load balancer {record.get('id')} of annotation {PREFIX}{BALANCER_ID}"
-        if not await self._is_proven(service, record):
-            raise at_octavia.NotOwned(
-                f"{what} is called as another cluster's may be, and its address is not in the "
-                f"Service's status: tag it with {names.owner_tag} in OpenStack if it is the "
-                "Service's"
-            )
-        is_others = names.role_of(record) is Role.SHARER and not names.is_on(record)
-        if is_others and (names.is_foreign(record) or self._restricts_annotations):
-            why = "another cluster's" if names.is_foreign(record) else "not the Service's own"
-            raise at_octavia.NotOwned(f"{what} is {why}")
-
-    async def _is_proven(self, service: Service, record: Json) -> bool:
-        """Whether its mark or address says whose it is, where names say that it is the Service's.
-
-        The status of a Service has no other addresses than what its controller made.
-        """
-        if not self._names(service).needs_proof(record):
-            return True
-        published = {text(item.get("ip")) for item in service.ingress} - {""}
-        return await self._addresses.has_any(record, published)
-
-    async def _own(
-        self, request: LoadBalancerRequest, records: Sequence[Json], may_leave: bool
-    ) -> ObservedBalancer | None:
-        """The Service's own of these.
-
-        A controller that ended before Octavia had answered may have made one that its successor
-        could not see: the one in use stays, and where none certainly is, both do.
-        """
-        names = request.names
-        owned = [ObservedBalancer(record, Role.OWNER) for record in records if names.owns(record)]
-        if len(owned) < 2:
-            return next(iter(owned), None)
-        published = {text(item.get("ip")) for item in request.annotations.service.ingress}
-        used = [
-            item
-            for item in owned
-            if not names.is_published
-            or published & {*await self._addresses.of(request, item.record)}
-        ]
-        for other in owned if used and may_leave else ():
-            if other is not used[0] and await self._detach_service(names, other):
-                self._octavia.waiting.retry_when_done(other.id)
-        return (used or owned)[0]
-
-    async def _all_of(self, service: Service) -> list[ObservedBalancer]:
-        """Every load balancer that has something of the Service's on it."""
-        names = self._names(service)
-        balancer_id = text(service.annotations.get(PREFIX + BALANCER_ID)).strip()
-        records = await self._octavia.by_marks(names)
-        listed = {text(item.get("id")) for item in records}
-        if is_id(balancer_id) and balancer_id not in listed:
-            record = await self._octavia.by_id(balancer_id)
-            is_known = record and (names.role_of(record) is Role.OWNER or names.is_on(record))
-            if record and is_known and await self._is_proven(service, record):
-                records.append(record)
-        if not records:
-            named = await self._octavia.by_name(names.balancer)
-            at_octavia.check_not_others(names, named)
-            records = await self._octavia.by_name(names.legacy_balancer)
-        return [ObservedBalancer(item, names.role_of(item)) for item in records]
 
     # Acting
 
@@ -318,19 +200,15 @@ class OctaviaLoadBalancers:
         addresses = await self._addresses.ensure(request, record, Role.OWNER)
         await self._members.open(request, backends)
         if is_whole:
-            self._built[request.names.uid] = PendingCreation(request, tuple(addresses))
+            self._members.created(request, addresses)
         self._octavia.waiting.retry_when_done(made.id)
 
     async def _ensure(
         self, request: LoadBalancerRequest, found: ObservedBalancer, nodes: Sequence[Node]
     ) -> Balancer:
         names, vip_subnet_id = request.names, text(found.record.get("vip_subnet_id"))
-        built = self._built.get(names.uid)
-        if built and built.request == request:
-            await self._members.update(request, nodes)  # Nodes may have come meanwhile
-            del self._built[names.uid]
-            return self._balancer(request, found.record, built.addresses)
-        self._built.pop(names.uid, None)
+        if addresses := await self._members.complete(request, nodes):
+            return self._balancer(request, found.record, addresses)
         backends = await self._backends.of(request, nodes, vip_subnet_id)
         listeners = tuple(request.listeners(await backends.by_port(request)))
         self._check_share(request, found)
@@ -343,10 +221,9 @@ class OctaviaLoadBalancers:
         addresses = await self._addresses.ensure(request, found.record, found.role)
         await self._members.open(request, backends)
         if found.role is Role.SHARER:
-            for record in await self._octavia.by_marks(names):
-                other = ObservedBalancer(record, names.role_of(record))
-                if other.id != found.id and await self._detach_service(names, other):
-                    self._octavia.waiting.retry_when_done(other.id)
+            marked = await self._octavia.by_marks(names)
+            every = [ObservedBalancer(record, names.role_of(record)) for record in marked]
+            await self._leave(names, [other for other in every if other.id != found.id])
         return self._balancer(request, found.record, addresses)
 
     def _balancer(
@@ -392,7 +269,6 @@ class OctaviaLoadBalancers:
         what, names = f"load balancer {found.id} is in ERROR: see Octavia's log", request.names
         is_own = plan.is_deletable(names, found) and names.owns(found.record)
         if is_own and (is_new or request.on_error == "recreate"):
-            self._built.pop(names.uid, None)
             for call in plan.plan_deletion(names, found, True):
                 await self._octavia.change(found.record, call)
             raise CloudError(f"{what}; it is deleted and will be recreated")
@@ -415,9 +291,8 @@ class OctaviaLoadBalancers:
         await self._octavia.change(found.record, call)
         return call
 
-    async def _check_deleted(self, uid: str, record: Json) -> None:
-        """Return once a load balancer is gone."""
-        if current := await self._octavia.look(text(record.get("id"))):
-            self._octavia.waiting.check(current)
-            del self._deleting[uid]
-            raise CloudError(f"load balancer {record.get('id')} could not be deleted: see Octavia")
+    async def _leave(self, names: Names, others: Sequence[ObservedBalancer]) -> None:
+        """Take a Service off these load balancers; `RetryAfter` follows each change."""
+        for other in others:
+            if await self._detach_service(names, other):
+                self._octavia.waiting.retry_when_done(other.id)

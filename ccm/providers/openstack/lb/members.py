@@ -1,6 +1,9 @@
-"""New Nodes behind a load balancer that is there: a request a pool, and hardly anything read."""
+"""New Nodes behind a load balancer that is there: a request a pool, and hardly anything read.
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+What is kept of a Service's load balancer from one work on it to the next is all in here.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -9,23 +12,26 @@ from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.openstack.lb import plan
 from ccm.providers.openstack.lb.backends import Backends, NodeBackends
+from ccm.providers.openstack.lb.finding import Finder, Found
 from ccm.providers.openstack.lb.octavia import Octavia
 from ccm.providers.openstack.lb.plan import ObservedBalancer
 from ccm.providers.openstack.lb.request import LoadBalancerRequest, Member
 from ccm.providers.openstack.lb.waiting import ERROR
 
-Finder = Callable[[LoadBalancerRequest], Awaitable[ObservedBalancer | None]]
 Members = Mapping[str, frozenset[Member]]  # by pool ID
 
 
 @dataclass(frozen=True, slots=True)
 class CachedMembers:
-    """What was seen of a load balancer, or sent to it; it may be outdated."""
+    """What was seen of a load balancer, or sent to it; it may be outdated, and only saves calls."""
 
     balancer: Json
     ports: Mapping[str, int]  # node ports by pool ID; 0 where the members have to say
     members: Members | None = None
     opened: Mapping[str, str] | None = None  # the Nodes that let it in
+    created_for: LoadBalancerRequest | None = None  # by the call under way, with all its parts
+    addresses: Sequence[str] = ()  # what comes of that
+    is_deleting: bool = False  # nothing else is the Service's
 
     @property
     def id(self) -> str:
@@ -51,14 +57,17 @@ class CachedMembers:
 class MemberUpdates:
     """Gives pools their members; what was sent last saves reading it before the next time."""
 
-    def __init__(self, octavia: Octavia, backends: Backends, find: Finder) -> None:
-        self._octavia, self._backends, self._find = octavia, backends, find
+    def __init__(self, octavia: Octavia, backends: Backends, finder: Finder) -> None:
+        self._octavia, self._backends, self._finder = octavia, backends, finder
         self._cached: dict[str, CachedMembers] = {}  # by the UID of a Service
 
-    def balancer_id(self, uid: str) -> str:
-        """The load balancer that a Service was last seen to have; empty when none is known."""
-        cached = self._cached.get(uid)
-        return cached.id if cached else ""
+    async def find(self, request: LoadBalancerRequest) -> Found:
+        """As the finder; what is kept of another load balancer is forgotten."""
+        cached = self._cached.get(request.names.uid)
+        found, others = await self._finder.find(request, cached.id if cached else "")
+        if cached and (found is None or found.id != cached.id):
+            self.forget(request.names.uid)
+        return found, others
 
     def forget(self, uid: str) -> None:
         self._cached.pop(uid, None)
@@ -82,6 +91,44 @@ class MemberUpdates:
         }
         cached = self._cached[request.names.uid] = CachedMembers(observed.record, ports, current)
         return cached
+
+    def created(self, request: LoadBalancerRequest, addresses: Sequence[str]) -> None:
+        """It is on its way, as this request wants it, and has these addresses."""
+        cached = self._cached[request.names.uid]
+        self._cached[request.names.uid] = replace(
+            cached, created_for=request, addresses=tuple(addresses)
+        )
+
+    async def complete(self, request: LoadBalancerRequest, nodes: Sequence[Node]) -> Sequence[str]:
+        """The addresses of one that was created for this very request, with these Nodes behind it.
+
+        None of any other, of which all has to be read.
+        """
+        cached = self._cached.get(request.names.uid)
+        if cached is None or cached.created_for is None:
+            return ()
+        is_right = cached.created_for == request
+        if is_right:
+            await self.update(request, nodes)  # Nodes may have come meanwhile
+        cached = self._cached[request.names.uid]
+        self._cached[request.names.uid] = replace(cached, created_for=None)
+        return cached.addresses if is_right else ()
+
+    def begin_deletion(self, uid: str, record: Json) -> None:
+        """The last load balancer of a Service is being deleted."""
+        self._cached[uid] = CachedMembers(record, {}, is_deleting=True)
+
+    def is_deleting(self, uid: str) -> bool:
+        return uid in self._cached and self._cached[uid].is_deleting
+
+    async def deleted_port(self, uid: str) -> str:
+        """The port of what was being deleted, once it is gone; `RetryAfter` before."""
+        cached = self._cached[uid]
+        if current := await self._octavia.look(cached.id):
+            self._octavia.waiting.check(current)
+            self.forget(uid)
+            raise CloudError(f"load balancer {cached.id} could not be deleted: see Octavia")
+        return text(cached.balancer.get("vip_port_id"))
 
     async def update(self, request: LoadBalancerRequest, nodes: Sequence[Node]) -> None:
         """As `update_nodes`; `RetryAfter` follows each change, `Refused` without load balancer."""
@@ -129,7 +176,7 @@ class MemberUpdates:
         cached = self._cached.get(request.names.uid)
         tree = await self._octavia.tree(cached.id) if cached else None
         if not (cached and tree and cached.ports and cached.ports.keys() <= _pools_in(tree).keys()):
-            found = await self._find(request)
+            found, _ = await self.find(request)
             if found is None:
                 raise Refused(f"there is no load balancer {request.names.balancer}")
             cached = self.remember(request, await self._octavia.with_listeners(found), {})
