@@ -3,8 +3,8 @@
 import asyncio
 import re
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from ipaddress import ip_network
@@ -26,7 +26,7 @@ from ccm.providers.openstack.lb.request import IPV4, IPV6
 from ccm.providers.openstack.neutron import list_all, list_ports
 
 KEPT = 300.0  # seconds
-FIXED_KEPT = 10.0  # seconds for the addresses of a server; what has none is asked for each time
+FIXED_KEPT = 10.0  # seconds for the addresses of a server; one without any is asked for each time
 MAX_NAME = 255  # characters; Neutron's
 MAX_WAYS = 8  # of a regular expression, by which a tenant could keep us busy
 REPEAT, CHOICE = 2, 1
@@ -57,8 +57,7 @@ class Networks:
     def __init__(self, api: OpenStackApi) -> None:
         self._api = api
         self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
-        self._fixed: dict[str, tuple[float, dict[str, str]]] = {}
-        self._lacking: dict[str, float] = {}  # servers without any, and when that was asked
+        self._fixed: dict[str, tuple[float, dict[str, str]]] = {}  # of servers, and when asked
         self._reading = SharedLock()
         self._keeping = WeakValueDictionary[tuple[str, str, str], asyncio.Lock]()
 
@@ -136,27 +135,27 @@ class Networks:
         """
         asked, came_at = {*servers} - {""}, time.monotonic()
         async with self._reading.held():  # who comes meanwhile finds what is read
-            lacking = {item for item, at in self._lacking.items() if at >= came_at}
-            await self._read_fixed(asked - lacking)
-        found = {server: current for server, (_, current) in self._fixed.items()}
+            await self._read_fixed({item for item in asked if not self._is_fresh(item, came_at)})
+        found = {server: current for server, (_, current) in self._fixed.items() if current}
         verify_any(len(asked), len(asked & found.keys()), "servers' ports")
         return found
 
-    async def _read_fixed(self, servers: set[str]) -> None:
-        now, found = time.monotonic(), dict[str, tuple[float, dict[str, str]]]()
+    def _is_fresh(self, server: str, came_at: float) -> bool:
+        """Whether it was asked for since then; one with addresses, a moment before."""
+        asked_at, current = self._fixed.get(server, (float("-inf"), {}))
+        return asked_at >= came_at - (FIXED_KEPT if current else 0.0)
+
+    async def _read_fixed(self, servers: Collection[str]) -> None:
+        now, found = time.monotonic(), defaultdict[str, dict[str, str]](dict)
         kept = {key: value for key, value in self._fixed.items() if value[0] + KEPT > now}
-        missing = sorted(item for item in servers if kept.get(item, (now,))[0] <= now)
-        for port in await list_ports(self._api, "device_id", missing, PORT_FIELDS):
+        for port in await list_ports(self._api, "device_id", sorted(servers), PORT_FIELDS):
             if (server := text(port.get("device_id"))) in servers and (some := _fixed_in(port)):
-                _, current = found.setdefault(server, (now + FIXED_KEPT, {}))
-                current |= some
-        lost = {key: kept[key][1] for key in kept.keys() & missing - found.keys()}
+                found[server] |= some
+        lost = {key: kept[key][1] for key in {*servers} & kept.keys() - found.keys()}
         held = await self._held_by_others(lost)
         for server, current in lost.items():  # a list may lack one, or its addresses: it stays
-            found[server] = now + FIXED_KEPT, dict(current.items() - held)
-        self._fixed = kept | found
-        lacking = {item: at for item, at in self._lacking.items() if at + FIXED_KEPT > now}
-        self._lacking = lacking | dict.fromkeys({*missing} - found.keys(), now)
+            found[server] = dict(current.items() - held)
+        self._fixed = kept | {server: (now, found[server]) for server in servers}
 
     async def _held_by_others(self, lost: Mapping[str, Mapping[str, str]]) -> set[tuple[str, str]]:
         """Which of the addresses of servers without ports others have by now, with their subnets.
