@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 from uuid import UUID
 
@@ -319,6 +319,31 @@ async def test_a_load_balancer_that_is_wanted_again_while_one_is_deleted_is_dele
         await balancers.delete(service())
     await balancers.delete(service())
     assert not fake.records
+
+
+@pytest.mark.parametrize("is_published", [True, False])
+async def test_of_two_load_balancers_of_a_service_the_one_that_is_not_in_use_goes(
+    is_published: bool,
+) -> None:
+    """Where none certainly is in use, both stay."""
+    fake, names = Project(), Names.of(service(), Cluster("kubernetes"))
+    fake.state = "ACTIVE"
+    own = {"tags": names.tags(Role.OWNER), "name": names.balancer, "vip_port_id": ""}
+    for number in range(3):
+        address = f"10.0.0.{number}"
+        fake.records[str(number)] = {"id": str(number), "vip_address": address, **own}
+    published, api = service(), cast(Any, fake)
+    address = "10.0.0.1" if is_published else "10.0.0.9"
+    published.raw["status"] = {"loadBalancer": {"ingress": [{"ip": address}]}}
+    balancers = OctaviaLoadBalancers(api, BalancerSection(), {}, Cluster("kubernetes"))
+    for left in (["1", "2"], ["1"]) if is_published else ():
+        with pytest.raises(RetryAfter):
+            await balancers.ensure(published, [])
+        assert [*fake.records] == left
+    request = balancers._read(published)
+    found, others = await balancers._members.find(request)
+    assert (found and found.id, [*others]) == ("1" if is_published else "0", [])
+    assert len(fake.records) == (1 if is_published else 3)
 
 
 @pytest.mark.parametrize(
