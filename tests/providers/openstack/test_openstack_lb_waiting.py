@@ -321,6 +321,29 @@ async def test_a_load_balancer_that_is_wanted_again_while_one_is_deleted_is_dele
     assert not fake.records
 
 
+async def test_what_one_list_lacks_of_a_services_own_is_deleted_all_the_same() -> None:
+    """The list by marks lacks it, that by its name has it, with the mark."""
+
+    class ByName(Project):
+        async def pages(self, operation: str, *rest: str, **query: str) -> list[Json]:
+            return [self._shown(key) for key in self.records] if "name" in query else []
+
+    fake, names = ByName(), Names.of(service(), Cluster("kubernetes"))
+    fake.state, api = "ACTIVE", cast(Any, fake)
+    fake.records["first"] = {
+        "id": "first",
+        "name": names.balancer,
+        "tags": names.tags(Role.OWNER),
+        "vip_address": "10.0.0.1",
+    }
+    balancers = OctaviaLoadBalancers(api, BalancerSection(), {}, Cluster("kubernetes"))
+    assert await balancers.get(service())
+    with pytest.raises(RetryAfter):
+        await balancers.delete(service())
+    await balancers.delete(service())
+    assert not fake.records
+
+
 @pytest.mark.parametrize("is_published", [True, False])
 async def test_of_two_load_balancers_of_a_service_the_one_that_is_not_in_use_goes(
     is_published: bool,

@@ -113,6 +113,8 @@ class Finder:
                 records.append(record)
         if not records:
             named = await self._octavia.by_name(names.balancer)
+            records = [record for record in named if names.owns(record)]
+        if not records:
             at_octavia.check_not_others(names, named)
             records = await self._octavia.by_name(names.legacy_balancer)
         return [ObservedBalancer(item, names.role_of(item)) for item in records]
