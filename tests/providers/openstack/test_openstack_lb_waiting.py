@@ -241,6 +241,31 @@ async def test_a_creation_without_an_answer_is_not_sent_again_for_a_while() -> N
     assert await create(octavia, "web")
 
 
+async def test_a_creation_without_an_answer_is_awaited_before_its_service_goes() -> None:
+    """OS38: no list has it yet, and nothing would delete it once the Service is gone."""
+    fake, cluster = Project(), Cluster("kubernetes")
+    clock, api, names = Clock(), cast(Any, fake), Names.of(service("web"), cluster)
+    balancers = OctaviaLoadBalancers(api, BalancerSection(), {}, cluster)
+    octavia = balancers._octavia
+    octavia._clock, make = lambda: clock.now, fake.make
+
+    async def never(call: ApiCall) -> Json:
+        raise Unanswered("no answer")
+
+    fake.make = never  # type: ignore[method-assign]
+    with pytest.raises(Unanswered):
+        await create(octavia, "web")
+    fake.make, fake.state = make, "ACTIVE"  # type: ignore[method-assign]
+    with pytest.raises(RetryAfter, match="on its way"):
+        await balancers.delete(service("web"))
+    fake.records["late"] = {"id": "late", "name": names.balancer, "tags": names.tags(Role.OWNER)}
+    with pytest.raises(RetryAfter):
+        await balancers.delete(service("web"))
+    await balancers.delete(service("web"))
+    assert not fake.records
+    await balancers.delete(service("web"))  # as the controller does, twice
+
+
 class FailingOctavia:
     """Answers every list with this error, or with these load balancers."""
 

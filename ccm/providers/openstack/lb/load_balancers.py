@@ -141,6 +141,7 @@ class OctaviaLoadBalancers:
                         await self._backends.close(names)
                         self._members.begin_deletion(uid, found.record)
                     self._octavia.waiting.retry_when_done(found.id)
+            self._octavia.check_answered(names)
             await self._backends.close(names)
         await self._addresses.release(names, keeps, ports)
         self._members.forget(uid)

@@ -100,7 +100,10 @@ class Octavia:
         """Those that carry a mark of this Service."""
         marks = names.owner_tag, names.sharer_tag
         found = await self._find(**{"tags-any": ",".join(marks)})
-        return [item for item in found if not tags_of(item).isdisjoint(marks)]
+        marked = [item for item in found if not tags_of(item).isdisjoint(marks)]
+        if any(map(names.owns, marked)):
+            self._unanswered.pop(names.uid, None)  # here it is
+        return marked
 
     async def verify_none(self, names: Names, ports: Iterable[Json]) -> None:
         """Raise `CloudError` where one of these ports is of the Service's own, which no list has.
@@ -198,22 +201,26 @@ class Octavia:
 
     # Waiting and changing
 
-    async def create(self, names: Names, call: ApiCall) -> Json:
-        """Make a load balancer; the record says its ID and its port, before it works.
+    def check_answered(self, names: Names) -> None:
+        """Raise `RetryAfter` while a load balancer of the Service may be on its way.
 
-        Octavia goes on with a request whose client has left, and its load balancer
-        is in no list until it answers: a second request would make a second one.
+        Octavia goes on with a request whose client has left, and its load balancer is in no list
+        until it answers: a second one would be made, or the one stay without its Service.
         """
         left = self._unanswered.get(names.uid, float("-inf")) + UNANSWERED - self._clock()
         if left > 0:
             why = f"load balancer {names.balancer} may be on its way: Octavia has not answered"
             raise RetryAfter(why, min(left, LONGEST))
+        self._unanswered.pop(names.uid, None)
+
+    async def create(self, names: Names, call: ApiCall) -> Json:
+        """Make a load balancer; the record says its ID and its port, before it works."""
+        self.check_answered(names)
         try:
             answer = await self._api.make(call)
         except Unanswered:
             self._unanswered[names.uid] = self._clock()
             raise
-        self._unanswered.pop(names.uid, None)
         record = dict(mapping(answer.get("loadbalancer")))
         verify_about(call.operation, record, "name", names.balancer)
         if not record.get("id"):
