@@ -138,7 +138,6 @@ class NodeController:
         self._holders = context.machine_holders()
         self._remover = NodeRemover(context, self._holders)
         self._initialized = self._followed = 0
-        self._deletions: set[asyncio.Task[None]] = set()
         enabled = context.settings.controllers
         self._does_node = is_enabled(NODE, enabled)
         self._does_lifecycle = is_enabled(LIFECYCLE, enabled)
@@ -187,14 +186,24 @@ class NodeController:
         return details
 
     async def reconcile(self, key: str) -> Result:
+        """An answer of the cloud is kept for the next try only where a write failed, or waits."""
+        try:
+            result = await self._reconcile(key)
+        except Contested:
+            raise
+        except CloudError:
+            self._reader.forget(key)
+            raise
+        self._reader.forget(key)
+        return result
+
+    async def _reconcile(self, key: str) -> Result:
         node = self._node(key)
         if node is None:
-            self._reader.forget(key)
             self._monitor_pass.forget(key)
             self._refresh_pass.forget(key)
             return Result("it is gone")
         if node.is_being_deleted:  # and held by someone's finalizer
-            self._reader.forget(key)
             return Result("it is being deleted")
         if node.is_foreign(self._context.provider.provider_ids):
             message = f"left alone: {node.provider_id} is not of {self._context.provider.name}"
@@ -202,15 +211,13 @@ class NodeController:
                 self._record(node, "LeftAlone", message, "Normal")
             return Result(message, is_done=not node.is_uninitialized)
         if self._holders.holder(key):
-            await self._ask_whose(node)
+            self._settle(node, await self._reader.read(node))
         if why := self._holders.why_not(key):
-            self._reader.forget(key)
             self._refresh_pass.forget(key)
             self._record(node, DUPLICATE, why)
             return Result(why, is_done=False)
         if node.is_uninitialized and self._does_node:
             return await self._initialize(node)
-        self._reader.forget(key)
         return await self._follow(node)
 
     def on_message(self, message: Message) -> None:
@@ -222,20 +229,16 @@ class NodeController:
         answer = await self._reader.read(node)
         now = self._node(node.name)
         if now is None or not _is_same(now, node):
-            self._reader.forget(node.name)
             return Result("it changed while the cloud was asked", is_done=False, requeue_after=0.0)
         match answer:
             case Unknown(why):
-                self._reader.forget(node.name)
                 if self._context.queue.failures(node.name) >= UNREPORTED_FAILURES:
                     self._record(now, "InitializationFailed", why)
                 raise CloudError(why)
             case Gone(evidence):
-                self._reader.forget(node.name)
                 self._record(now, "CloudMachineNotFound", f"No machine for this node: {evidence}")
                 raise CloudError(f"the cloud knows no such machine: {evidence}")
             case Instance() as instance if self._is_of_former(now, instance):
-                self._reader.forget(node.name)
                 message = FORMER_MACHINE.format(instance.provider_id, node.name)
                 self._record(now, "InitializationFailed", message)
                 return Result(message, is_done=False, requeue_after=FORMER_MACHINE_RETRY)
@@ -253,14 +256,12 @@ class NodeController:
         if self._holders.older_on(instance, node):
             self._settle(node, instance)
         if holder := self._holders.older_on(instance, node):
-            self._reader.forget(node.name)
             self._record(node, DUPLICATE, duplicate_message(holder))
             raise CloudError(duplicate_message(holder))
         try:
             self._check_names_machine(node, instance)
             actions = list(plan(node, instance))
         except CannotPlan as problem:
-            self._reader.forget(node.name)
             self._record(node, "InitializationFailed", str(problem))
             raise CloudError(str(problem)) from problem
         self._record_impossible_labels(node, instance)
@@ -268,7 +269,6 @@ class NodeController:
             if number:
                 await writer.echoed()
             await self._write_action(writer, node, action)
-        self._reader.forget(node.name)
         self._initialized += 1
         self._record(node, "Synced", "Node synced successfully", "Normal")
         return Result("initialized")
@@ -283,15 +283,10 @@ class NodeController:
         if new and not (is_ours and self._instances.machine_of(new)):
             raise CannotPlan(f"provider ID {new!r} names no machine, and is not written")
 
-    async def _ask_whose(self, node: Node) -> None:
-        """Ask the cloud about a machine that another Node has."""
-        answer = await self._reader.read(node)
-        self._reader.forget(node.name)
-        if isinstance(answer, Instance):
-            self._settle(node, answer)
-
-    def _settle(self, node: Node, machine: Instance) -> None:
+    def _settle(self, node: Node, machine: Answer) -> None:
         """Give a machine that `node` has as well, or gets, to the one that the cloud names."""
+        if not isinstance(machine, Instance):
+            return
         names = self._holders.claimants(machine) | {node.name}
         views = [self._context.store.get(NODE_IDENTITY, name) for name in sorted(names)]
         nodes = [Node(raw) for raw in views if raw is not None]
