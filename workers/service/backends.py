@@ -81,8 +81,7 @@ class BackendSet:
         self._minds_power = minds_power
         self._provider_ids, self._why_not, self._timings = provider_ids, why_not, timings
         self._read = read
-        self._identities: dict[str, BackendIdentity] = {}  # by name
-        self._last: dict[str, BackendIdentity | None] = {}  # the same, also of those left out
+        self._identities: dict[str, BackendIdentity | None] = {}  # by name; None for no backend
         self._nodes: dict[str, Node] = {}  # those that were read
         self._initializing: dict[str, float] = {}  # by name, since when
         self._chosen_by: dict[str, frozenset[str]] = {}  # keys of labels, by Service
@@ -98,10 +97,7 @@ class BackendSet:
         """Take in a Node that was added or changed, or deleted when it is None."""
         before = self._identities.get(name), name in self._initializing
         self._nodes.pop(name, None)
-        if identity := self._next_identity(name, node):
-            self._identities[name] = identity
-        else:
-            self._identities.pop(name, None)
+        identity = self._next_identity(name, node)
         may_become_one = node is not None and _may_become_backend(node, self._provider_ids)
         if not (node and may_become_one and node.is_uninitialized):
             self._initializing.pop(name, None)
@@ -119,7 +115,7 @@ class BackendSet:
         self._changed.set()
 
     def _next_identity(self, name: str, node: Node | None) -> BackendIdentity | None:
-        """The Node's own, None for no backend; for a while the one before where it often changes.
+        """Keep the Node's own, None for no backend; for a while the one before if it often changes.
 
         A kubelet writes its addresses and labels, also the one that keeps it from being a backend,
         and it may delete its Node and register again, with another provider ID, which may look like
@@ -127,17 +123,17 @@ class BackendSet:
         as seldom as one that changed.
         """
         if node is None:
-            if self._last.pop(name, None):
+            if self._identities.pop(name, None):
                 self._changes.take(name, time.monotonic())
             return None
         after = self._identity(node) if may_be_backend(node, self._provider_ids) else None
-        before = self._last.get(name, None if name in self._changes else after)
+        before = self._identities.get(name, None if name in self._changes else after)
         may_be_by_kubelet = before != after and not _is_leaving(node)
         pause = self._changes.take(name, time.monotonic()) if may_be_by_kubelet else 0.0
         if pause and name not in self._paused:
             self._paused[name] = call_later(pause, self._on_pause_end, name)
-        self._last[name] = before if pause else after
-        return self._last[name]
+        self._identities[name] = before if pause else after
+        return self._identities[name]
 
     def _on_pause_end(self, name: str) -> None:
         self._paused.pop(name, None)
@@ -159,20 +155,24 @@ class BackendSet:
             self._labels[label] -= 1
             if not self._labels[label]:
                 del self._labels[label]
-        for node in self._read_all(tuple(self._identities)) if new else ():
+        names = [name for name, identity in self._identities.items() if new and identity]
+        for node in self._read_all(names):
             if not new.isdisjoint(node.labels):
-                self._last[node.name] = self._identities[node.name] = self._identity(node)
+                self._identities[node.name] = self._identity(node)
                 self._backends = None
 
     def __len__(self) -> int:
-        return len(self._identities)
+        return sum(map(bool, self._identities.values()))
 
     def current(self) -> Backends:
         """The backends as they are now, debounced or not."""
         if self._backends is None:
-            names = tuple(sorted(name for name in self._identities if not self._why_not(name)))
-            identities = frozenset(self._identities[name] for name in names)
-            self._backends = Backends(names, identities, self._read_all)
+            found = {
+                name: identity
+                for name, identity in sorted(self._identities.items())
+                if identity and not self._why_not(name)
+            }
+            self._backends = Backends((*found,), frozenset(found.values()), self._read_all)
         return self._backends
 
     def initialized_by(self) -> float:
@@ -180,8 +180,8 @@ class BackendSet:
 
         Where they are fewer than the others, none is: a kubelet may register its Node ever again.
         """
-        to_come = self._initializing.keys() - self._identities.keys()
-        if 2 * len(self._initializing) < len(self._identities) + len(to_come):
+        to_come = sum(not self._identities.get(name) for name in self._initializing)
+        if 2 * len(self._initializing) < len(self) + to_come:
             return float("-inf")
         newest = max(self._initializing.values(), default=float("-inf"))
         return newest + self._timings.node_initialization_limit
