@@ -201,12 +201,19 @@ def test_a_route_that_leads_nowhere_is_dropped(
 
 
 @pytest.mark.parametrize(
-    ("tweaks", "routes", "expected"),
-    [((IS_CREATED,), [], True), ((IS_CREATED,), [Route(X, "a")], False), ((), [], False)],
+    ("tweaks", "routes", "former", "expected"),
+    [
+        pytest.param((IS_CREATED,), [], None, True, id="in-a-new-process"),
+        pytest.param((IS_CREATED,), [], [Route(X, "a")], True, id="it-was-there"),
+        pytest.param((IS_CREATED,), [], [Route(Y, "a")], False, id="it-never-was"),
+        pytest.param((IS_CREATED,), [Route(X, "a")], None, False, id="it-is-there"),
+        pytest.param((), [], [Route(X, "a")], False, id="it-says-nothing"),
+    ],
 )
 def test_a_node_that_says_it_has_a_route_may_miss_it(
-    tweaks: tuple[()], routes: list[Route], expected: bool
+    tweaks: tuple[()], routes: list[Route], former: list[Route] | None, expected: bool
 ) -> None:
     state = new_state([routed("a", X, tweaks=tweaks)], routes)
     [cidrs] = state.pod_cidrs
-    assert is_missing(cidrs, state) == expected
+    known = None if former is None else RouteTable(former)
+    assert is_missing(cidrs, state.table, known) == expected

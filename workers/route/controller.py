@@ -121,7 +121,6 @@ class RouteController:
         if others:
             self._listing.ask()  # where the routes of these lead may be otherwise now
         if before and (node is None or node.uid != before.node.uid):
-            self._steps.unmade -= {(key, network) for network in before.networks}
             self._state.table.disown(key)
             self._listing.ask()
         if usual and usual != pod_cidrs.usual_lengths():
@@ -202,10 +201,12 @@ class RouteController:
         except CloudError:
             self._context.counters.count(metrics.ROUTE_SYNCS, "error", "periodic")
             raise
-        state = replace(self._state, table=self._state.table.relisted(listed))
-        missing = (is_missing(cidrs, state, self._steps.unmade) for cidrs in state.pod_cidrs)
+        former, state = self._state.table, self._state
+        table = former.relisted(listed)
+        known = former if self._listing.is_done else None
+        missing = (is_missing(cidrs, table, known) for cidrs in state.pod_cidrs)
         self._listing.verify_complete(sum(missing))
-        self._steps.state = state
+        self._steps.state = replace(state, table=table)
         unfinished = set(self._unfinished())
         outcome = "changed" if unfinished else "noop"
         self._context.counters.count(metrics.ROUTE_SYNCS, outcome, "periodic")

@@ -187,19 +187,14 @@ def condition_of(node: Node) -> Json:
     return next((each for each in conditions if each.get("type") == CONDITION), {})
 
 
-def is_missing(
-    cidrs: PodCidrs, state: RouteState, unmade: Collection[tuple[str, Network]] = ()
-) -> bool:
+def is_missing(cidrs: PodCidrs, table: RouteTable, former: RouteTable | None) -> bool:
     """Whether a Node says that it has its routes, and there is none to one of its networks.
 
-    One that may have none says so for ever, if its kubelet likes: so does that whose network is
-    another's by right, or whose route is among the `unmade`, whose creation failed last.
+    One that never had any says so for ever, if its kubelet likes: what the `former` table has not
+    is not missed. Without one, in a new process, there is nothing else to go by.
     """
-    says_so = state.may_route(cidrs) and condition_of(cidrs.node).get("reason") == CREATED
-    return says_so and not all(
-        state.table.on(network)
-        or (cidrs.node.name, network) in unmade
-        or state.taken_by(cidrs, network)
+    return condition_of(cidrs.node).get("reason") == CREATED and any(
+        not table.on(network) and (former is None or former.on(network))
         for network in cidrs.networks
     )
 

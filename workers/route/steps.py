@@ -47,8 +47,7 @@ class Steps:
 
     `refused` are Nodes without room for their routes, in the order in which they were refused: each
     deletion is an occasion for the first of them. `unwritten` are those whose condition the API
-    server refuses: its own back-off tries that again, no full pass. `unmade` are routes, by Node
-    and network, whose creation failed last.
+    server refuses: its own back-off tries that again, no full pass.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class Steps:
         self.state = state
         self.refused: dict[str, None] = {}
         self.unwritten: set[str] = set()
-        self.unmade: set[tuple[str, Network]] = set()
         self.created = self.deleted = 0
         self._allowances = Allowances[str](CALLS, CALL_PAUSE, MOST_NODES)
         self._locks: WeakValueDictionary[Network, asyncio.Lock] = WeakValueDictionary()
@@ -115,8 +113,6 @@ class Steps:
                     assert_never(action)
         except CloudError as error:
             failures[action.network] = error
-            if isinstance(action, AddRoute):
-                self.unmade.add((key, action.network))
 
     async def _create(self, name: str, network: Network) -> None:
         cidrs = self.state.pod_cidrs.get(name)
@@ -126,7 +122,6 @@ class Steps:
             raise RetryAfter("it changes again and again: the cloud is asked later", pause)
         with performing(log, "route created", node=name, cidr=str(network)):
             await call(Priority.ROUTE, self._part.create, cidrs.node, str(network))
-        self.unmade.discard((name, network))
         self.state.table.created(name, network)
         self.created += 1
         self._context.counters.count(metrics.ROUTES_CREATED)
