@@ -24,6 +24,7 @@ from ccm.providers.incus import ids
 from ccm.providers.incus.api import RACE_RETRY, IncusApi
 from ccm.providers.incus.config import REPLUG, RouteSection
 from ccm.providers.incus.inventory import (
+    NODE_KEY,
     InstanceList,
     Inventory,
     ListedInstance,
@@ -123,7 +124,7 @@ class IncusRoutes:
         async for other in in_turns(listed):
             if other.uuid != instance.uuid and network in networks_at(other, nic.network):
                 raise Refused(f"instance {other.name} has the route for {network}")
-        await self._change(instance, network, is_wanted=True)
+        await self._change(instance, network, is_wanted=True, node=node.name)
 
     async def delete(self, route: Route) -> None:
         """Nothing that lacks our mark is taken away."""
@@ -172,7 +173,9 @@ class IncusRoutes:
 
     # Writing
 
-    async def _change(self, listed: ListedInstance, network: Network, is_wanted: bool) -> None:
+    async def _change(
+        self, listed: ListedInstance, network: Network, is_wanted: bool, node: str = ""
+    ) -> None:
         """Add or remove one network of one NIC, unless someone changes the instance meanwhile."""
         instance, tag = await self._read_tagged(listed)
         if key := too_long(instance):
@@ -194,6 +197,7 @@ class IncusRoutes:
             self._check_bridge(instance)
             await self._write(instance, body, tag)
         elif instance.is_stopped:
+            self._check_is_node(instance, node)
             await self._write(instance, body, tag)
         else:
             await self._replug(instance, nic, body, tag)
@@ -214,6 +218,12 @@ class IncusRoutes:
     def _check_bridge(self, instance: ListedInstance) -> None:
         if instance.location not in NO_LOCATION:
             raise Refused("the routes of a bridge are on one cluster member: use an OVN network")
+
+    def _check_is_node(self, instance: ListedInstance, node: str) -> None:
+        """A route stays once the instance runs: any kubelet may name one that is off."""
+        if self._section.on_ovn != REPLUG and node not in ("", instance.node_name):
+            name = f"instance {instance.name} is off, and node {instance.node_name} by its name"
+            raise Refused(f"{name}: if it is node {node}, set {NODE_KEY} in its configuration")
 
     async def _write(self, instance: ListedInstance, body: Json, tag: str) -> None:
         query = {"project": instance.project}

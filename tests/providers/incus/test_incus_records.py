@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
@@ -25,6 +26,7 @@ from ccm.providers.incus.config import (
     BALANCE,
     FORWARD,
     REPLUG,
+    STOPPED,
     BalancerSection,
     NodeSection,
     Remote,
@@ -33,6 +35,7 @@ from ccm.providers.incus.config import (
 from ccm.providers.incus.instances import IncusInstances, host_name, type_of
 from ccm.providers.incus.inventory import (
     MAX_ADDRESSES,
+    NODE_KEY,
     InstanceList,
     Inventory,
     ListedInstance,
@@ -486,6 +489,47 @@ async def test_marks_without_number_of_another_cluster_keep_no_process_busy() ->
     cast(Any, api).get_tagged = get_tagged
     with pytest.raises(Refused, match=f"{MARK} has more than {MAX_TEXT} characters"):
         await routes._change(replace(odd, api=api), ip_network("10.244.1.0/24"), is_wanted=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "on_ovn", "named", "is_refused"),
+    [
+        pytest.param("hostile", STOPPED, {}, True, id="any-kubelets-word"),
+        pytest.param("node-1", STOPPED, {}, False, id="its-name"),
+        pytest.param("node-2", STOPPED, {NODE_KEY: "node-2"}, False, id="its-owners-word"),
+        pytest.param("hostile", REPLUG, {}, False, id="it-can-be-taken-away"),
+    ],
+)
+async def test_a_node_that_names_a_stopped_instance_gets_no_route_that_would_stay(
+    name: str, on_ovn: str, named: Mapping[str, str], is_refused: bool
+) -> None:
+    """Once the instance runs, the next Node of that pod CIDR had none."""
+    config, written = {"volatile.uuid": UUID, **named}, list[str]()
+    devices = {"eth0": {"type": "nic", "network": "ovn0"}}
+    off = instance(config=config, expanded_devices=devices, status_code=102)
+
+    async def get_tagged(*_: object) -> tuple[Json, str]:
+        return off.record, "tag"
+
+    async def get(operation: str, path: str, **query: str) -> Any:
+        return {"name": "ovn0", "type": "ovn"}
+
+    async def call(operation: str, *_: Any) -> None:
+        written.append(operation)
+
+    listed, api = InstanceList(), api_that(get)
+    cast(Any, api).get_tagged, cast(Any, api).call = get_tagged, call
+    listed.add(replace(off, api=api))
+
+    class Listed:
+        async def read(self, recursion: int) -> InstanceList:
+            return listed
+
+    section = RouteSection(on_ovn=on_ovn)
+    routes = IncusRoutes(cast(Inventory, Listed()), "ovn0", section, "kubernetes")
+    with pytest.raises(Refused, match=NODE_KEY) if is_refused else nullcontext():
+        await routes.create(node(name, f"incus://k8s/{UUID}"), "10.244.1.0/24")
+    assert written == ([] if is_refused else ["UpdateInstance"])
 
 
 @pytest.mark.parametrize("lacking", ["ipv4.routes", "security.acls", MARK])
