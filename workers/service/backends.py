@@ -155,7 +155,7 @@ class BackendSet:
             self._labels[label] -= 1
             if not self._labels[label]:
                 del self._labels[label]
-        names = [name for name, identity in self._identities.items() if new and identity]
+        names = [name for name, identity in self._identities.items() if identity] if new else []
         for node in self._read_all(names):
             if not new.isdisjoint(node.labels):
                 self._identities[node.name] = self._identity(node)
