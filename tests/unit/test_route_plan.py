@@ -216,4 +216,4 @@ def test_a_node_that_says_it_has_a_route_may_miss_it(
     state = new_state([routed("a", X, tweaks=tweaks)], routes)
     [cidrs] = state.pod_cidrs
     known = None if former is None else RouteTable(former)
-    assert is_missing(cidrs, state.table, known) == expected
+    assert is_missing(cidrs, state, known) == expected

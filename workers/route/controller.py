@@ -201,12 +201,11 @@ class RouteController:
         except CloudError:
             self._context.counters.count(metrics.ROUTE_SYNCS, "error", "periodic")
             raise
-        former, state = self._state.table, self._state
-        table = former.relisted(listed)
-        known = former if self._listing.is_done else None
-        missing = (is_missing(cidrs, table, known) for cidrs in state.pod_cidrs)
+        former = self._state.table if self._listing.is_done else None
+        state = replace(self._state, table=self._state.table.relisted(listed))
+        missing = (is_missing(cidrs, state, former) for cidrs in state.pod_cidrs)
         self._listing.verify_complete(sum(missing))
-        self._steps.state = replace(state, table=table)
+        self._steps.state = state
         unfinished = set(self._unfinished())
         outcome = "changed" if unfinished else "noop"
         self._context.counters.count(metrics.ROUTE_SYNCS, outcome, "periodic")

@@ -187,14 +187,15 @@ def condition_of(node: Node) -> Json:
     return next((each for each in conditions if each.get("type") == CONDITION), {})
 
 
-def is_missing(cidrs: PodCidrs, table: RouteTable, former: RouteTable | None) -> bool:
+def is_missing(cidrs: PodCidrs, state: RouteState, former: RouteTable | None) -> bool:
     """Whether a Node says that it has its routes, and there is none to one of its networks.
 
     One that never had any says so for ever, if its kubelet likes: what the `former` table has not
     is not missed. Without one, in a new process, there is nothing else to go by.
     """
-    return condition_of(cidrs.node).get("reason") == CREATED and any(
-        not table.on(network) and (former is None or former.on(network))
+    says_so = state.may_route(cidrs) and condition_of(cidrs.node).get("reason") == CREATED
+    return says_so and any(
+        not state.table.on(network) and (former is None or former.on(network))
         for network in cidrs.networks
     )
 
