@@ -34,6 +34,8 @@ from workers.node.plan import (
     Initialize,
     SetTaints,
     impossible_labels,
+    is_refreshed,
+    is_watched,
     message_for,
     patch_for,
     plan,
@@ -125,8 +127,14 @@ class NodeController:
         self._reader: BatchReader[Node, Answer] = BatchReader(
             instances, Priority.NODE_INIT, context
         )
-        self._refresh_pass = RefreshPass(context, self._reader, instances.batch_size)
-        self._monitor_pass = MonitorPass(context, self._reader, instances, self._refresh_pass)
+        self._watched: set[str] = set()  # names of Nodes that the cloud is asked about
+        self._refreshed: dict[str, None] = {}  # names of Nodes in the order of their refreshes
+        self._refresh_pass = RefreshPass(
+            context, self._reader, instances.batch_size, self._refreshed
+        )
+        self._monitor_pass = MonitorPass(
+            context, self._reader, instances, self._watched, self._refresh_pass
+        )
         self._holders = context.machine_holders()
         self._remover = NodeRemover(context, self._holders)
         self._initialized = self._followed = 0
@@ -192,6 +200,7 @@ class NodeController:
     async def _reconcile(self, key: str) -> Result:
         node = self._node(key)
         if node is None:
+            self._monitor_pass.forget(key)
             self._refresh_pass.forget(key)
             return Result("it is gone")
         if node.is_being_deleted:  # and held by someone's finalizer
@@ -292,6 +301,7 @@ class NodeController:
         """
         answer, writer = self._monitor_pass.answer(node), NodeWriter(self._context, node)
         if self._does_lifecycle:
+            self._monitor_pass.observe(node)
             await self._perform_each(node, writer, plan_power(node, answer))
         if node.is_uninitialized:
             return Result("left tainted: --controllers")
@@ -339,10 +349,15 @@ class NodeController:
             self._watch(node.name)
 
     def _watch(self, name: str) -> None:
-        """Have the passes notice a Node as it now is in the store."""
+        """Notice which passes a Node is a matter of, as it now is in the store."""
         node = self._node(name)
-        self._monitor_pass.update(name, node)
-        self._refresh_pass.update(name, node)
+        provider_ids = self._context.provider.provider_ids
+        has_to = node is not None and is_watched(node, provider_ids)
+        (self._watched.add if has_to else self._watched.discard)(name)
+        if node is not None and is_refreshed(node, provider_ids):
+            self._refreshed.setdefault(name)
+        else:
+            self._refreshed.pop(name, None)
 
     def _node(self, name: str) -> Node | None:
         return self._context.store.view(Node, name)

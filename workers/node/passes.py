@@ -44,25 +44,30 @@ class MonitorPass:
         context: ControllerContext,
         reader: BatchReader[Node, Answer],
         instances: Instances,
+        watched: Collection[str],
         refresh: "RefreshPass",
     ) -> None:
-        self._is_about: dict[str, bool] = {}  # by name of each Node, whether a pass is about it
+        self._watched = watched  # names of Nodes that a pass is about
         self._refresh, self._some_gone = refresh, False
         self._context, self._reader, self._batch_size = context, reader, instances.batch_size
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
         self._pause = context.changes.hinted_sleep()
         self._can_run_early = True
+        self._ready: set[str] = set()  # names of Nodes that were Ready when last seen
 
-    def update(self, name: str, node: Node | None) -> None:
-        """Notice whether a pass is about a Node, and whether it ceased to be Ready."""
-        if node is None:
-            self._is_about.pop(name, None)
-            return
-        was_well = self._is_about.get(name) is False
-        self._is_about[name] = self._is_watched(node)
-        if was_well and self._is_about[name] and self._can_run_early:
-            self._can_run_early = False
-            self._pause.wake()
+    def observe(self, node: Node) -> None:
+        """Notice whether `node` ceased to be Ready."""
+        if node.is_ready:
+            self._ready.add(node.name)
+        elif node.name in self._ready:
+            self._ready.remove(node.name)
+            if self._can_run_early:
+                self._can_run_early = False
+                self._pause.wake()
+
+    def forget(self, name: str) -> None:
+        """There is no such Node any more."""
+        self._ready.discard(name)
 
     def answer(self, node: Node) -> Answer | None:
         """What the last pass said about this very node, and not about one before of its name."""
@@ -79,8 +84,7 @@ class MonitorPass:
 
     async def _pass(self) -> None:
         began = time.monotonic()
-        names = [name for name, is_watched in self._is_about.items() if is_watched]
-        nodes = await nodes_where(self._context.store, names, self._is_watched)
+        nodes = await nodes_where(self._context.store, self._watched, self._is_watched)
         ready = await self._next_ready(nodes) if self._some_gone else []
         asked = [*nodes, *ready]
         timed = self._still_about(asked, await self._ask_all(asked))
@@ -160,18 +164,13 @@ class RefreshPass:
         context: ControllerContext,
         reader: BatchReader[Node, Answer],
         batch_size: int,
+        names: dict[str, None],
     ) -> None:
+        """`names` are of the Nodes to ask about, first the one asked about longest ago."""
         self._context, self._reader, self._batch_size = context, reader, batch_size
-        self._waiting: dict[str, None] = {}  # names of Nodes, the one asked about longest ago first
+        self._waiting = names
         self._answers: dict[str, tuple[str, Instance | Gone]] = {}
         self.passes = 0  # how often all nodes were asked about since the start
-
-    def update(self, name: str, node: Node | None) -> None:
-        """Notice whether a pass is about a Node."""
-        if node and self._is_due(node):
-            self._waiting.setdefault(name)
-        else:
-            self._waiting.pop(name, None)
 
     def answer(self, node: Node) -> Instance | Gone | None:
         """What this node has to become, until `forget`; or why it has no machine."""
