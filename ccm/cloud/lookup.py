@@ -116,6 +116,18 @@ async def look_up_async(
     return _merge(split, [*results.values()])
 
 
+async def together(*calls: Awaitable[T]) -> list[T]:
+    """What all of them give, each to its end: none goes on after one has failed.
+
+    Raises what the first one raised that failed.
+    """
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [item for item in results if not isinstance(item, BaseException)]
+
+
 async def read_each(reads: Mapping[K, Awaitable[T]]) -> dict[K, T | CloudError]:
     """What each of several reads gives or fails with, all under way together.
 

@@ -3,7 +3,6 @@
 A list of machines has no power states: those are in a list of their own, of the subscription.
 """
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TypeVar
 
-from ccm.cloud.lookup import MAX_PARTS, MAX_READS, batches, read_each
+from ccm.cloud.lookup import MAX_PARTS, MAX_READS, batches, read_each, together
 from ccm.cloud.machines import Listing
 from ccm.errors import CloudError, Denied, NotFound
 from ccm.model.cloud import PowerState
@@ -350,15 +349,6 @@ class MachineReader:
             return [[]]
         self.lacks_states = False
         return [states]
-
-
-async def together(*reads: Awaitable[T]) -> list[T]:
-    """What all of them give, each to its end: none goes on after one has failed."""
-    results = await asyncio.gather(*reads, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [item for item in results if not isinstance(item, BaseException)]
 
 
 def _of_groups(records: Iterable[Json], groups: Collection[str]) -> Iterator[Json]:

@@ -5,14 +5,13 @@ every version for a project that does not exist; an instance on a member that do
 listed without its UUID.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from itertools import chain, islice
 
-from ccm.cloud.lookup import MAX_PARTS, MAX_READS, batches, read_each
+from ccm.cloud.lookup import MAX_PARTS, MAX_READS, batches, read_each, together
 from ccm.errors import CloudError, NotFound
 from ccm.http import BodyTooLarge, path_of
 from ccm.model.cloud import UUID, read_address
@@ -218,7 +217,7 @@ class Inventory:
                 raise
             found = await self._read(api, project, recursion=1)
             for some in batches(found if nodes is None else _of_nodes(found, nodes), MAX_READS):
-                await asyncio.gather(*map(self._read_state, some))
+                await together(*map(self._read_state, some))
             return found
         if not isinstance(listed, list):
             raise CloudError("ListInstances: the answer is not a list")
@@ -256,9 +255,7 @@ class Inventory:
 
     async def find_by_name(self, name: str) -> list[ListedInstance]:
         """The instances of one name, each project asked by itself; raises if one cannot say."""
-        found = await asyncio.gather(
-            *(self._get(api, project, name) for api, project in self._projects)
-        )
+        found = await together(*(self._get(api, project, name) for api, project in self._projects))
         return [item for item in found if item]
 
     async def _get(self, api: IncusApi, project: str, name: str) -> ListedInstance | None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ccm.cloud.lookup import MAX_READS, batches
+from ccm.cloud.lookup import MAX_READS, batches, together
 from ccm.cloud.machines import join_reasons
 from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import UUID, Answer, Gone, Unknown
@@ -158,7 +158,7 @@ class Search:
         """Those that have this UUID; unless `is_sure`, those as well that have none at all."""
         found = list[Found]()
         for some in batches(machines, MAX_READS):
-            found += await asyncio.gather(*(self._with_identity(*machine) for machine in some))
+            found += await together(*(self._with_identity(*machine) for machine in some))
         return [
             item
             for item in found

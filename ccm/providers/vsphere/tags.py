@@ -1,11 +1,10 @@
 """Tags of vCenter, which have an API of their own: who has which, and of which category it is."""
 
-import asyncio
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from ccm.cloud.lookup import MAX_READS, batches
+from ccm.cloud.lookup import MAX_READS, batches, together
 from ccm.errors import CloudError, NotFound
 from ccm.model.objects import mapping, objects, text
 from ccm.providers.vsphere.inventory import Place
@@ -61,10 +60,10 @@ class TagReader:
     async def _read(
         self, wanted: Collection[str], tags: dict[str, Tag], known: dict[str, str]
     ) -> None:
-        read = await asyncio.gather(*map(self._tag, wanted))
+        read = await together(*map(self._tag, wanted))
         records = [record for record in read if record]
         unnamed = {text(record.get("category_id")) for record in records} - known.keys()
-        categories = await asyncio.gather(
+        categories = await together(
             *(self._get("GetCategory", "category", item) for item in sorted(unnamed))
         )
         for found in categories:

@@ -47,6 +47,7 @@ from ccm.providers.incus.lb.request import IPV4
 from ccm.providers.incus.routes import BACK_WAIT, MARK, MAX_TEXT, IncusRoutes
 from ccm.providers.incus.zones import zone_of
 from tests.support.deadlines import timeout
+from tests.support.waiting import let_run
 
 UUID = "569e87ab-cb87-47b3-b02d-5e0899638304"
 MAC, OTHER_MAC = "10:66:6a:9e:b3:f0", "10:66:6a:00:00:01"
@@ -379,6 +380,28 @@ async def test_states_are_read_some_at_a_time_and_of_what_nodes_are_on_alone() -
     asked.clear()
     await inventory.read(2, [node("n-7"), node("renamed", f"incus://k8s/{uuids[9].upper()}")])
     assert asked == ["/instances/n-7/state", "/instances/n-9/state"]
+
+
+async def test_no_state_is_read_any_more_once_a_read_has_failed() -> None:
+    """Each waits for its grant, and the next try reads them all again: there were ever more."""
+    under_way = 0
+
+    async def get(operation: str, path: str, **query: str) -> Any:
+        nonlocal under_way
+        if operation == "ListInstances" and query["recursion"] == "2":
+            raise CloudError("too large") from BodyTooLarge("too large")
+        if operation == "ListInstances":
+            return [instance(name=f"n-{number}").record for number in range(3)]
+        if path == "/instances/n-0/state":
+            raise CloudError("no answer")
+        under_way += 1
+        await let_run()
+        under_way -= 1
+        return {}
+
+    with pytest.raises(CloudError, match="no answer"):
+        await Inventory([api_that(get)]).read(2)
+    assert under_way == 0
 
 
 def test_interfaces_without_number_keep_no_process_busy() -> None:

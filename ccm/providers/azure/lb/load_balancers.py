@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccm.cloud.interface import ProviderContext
+from ccm.cloud.lookup import together
 from ccm.cloud.machines import join_reasons, verify_complete
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, Denied, Refused, RetryAfter, warnings_as_notes
@@ -46,7 +47,6 @@ from ccm.providers.azure.lb.request import (
     without_taken,
 )
 from ccm.providers.azure.lb.security_group import Extent
-from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
 
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from ccm.cloud.lookup import together
 from ccm.cloud.record_balancers import PresentNodes
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, Denied, NotFound, Refused, warnings_as_notes
@@ -42,7 +43,7 @@ from ccm.providers.gce.lb.observed import (
     Observed,
     Work,
 )
-from ccm.providers.gce.lb.parts import HeldAddresses, Parts, together
+from ccm.providers.gce.lb.parts import HeldAddresses, Parts
 from ccm.providers.gce.lb.request import (
     PRIVILEGED,
     BalancerRequest,

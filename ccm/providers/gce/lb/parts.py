@@ -1,12 +1,12 @@
 """The parts of load balancers in the API: one read of all, and each write."""
 
-import asyncio
 import logging
 import shlex
-from collections.abc import Awaitable, Mapping
-from typing import TypeVar, cast
+from collections.abc import Mapping
+from typing import TypeVar
 
 from ccm.cloud.json_api import verify_about
+from ccm.cloud.lookup import together
 from ccm.errors import Conflict, Denied, NotFound, Refused, RetryAfter
 from ccm.model.objects import Json, text
 from ccm.providers.gce.api import RACE_RETRY, GceApi, InUse
@@ -20,15 +20,6 @@ from ccm.providers.gce.lb.request import BalancerRequest
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-async def together(*calls: Awaitable[T]) -> list[T]:
-    """What all of them give, each to its end; raises what the first one raised that failed."""
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return cast(list[T], results)
 
 
 class Parts:
