@@ -3,7 +3,6 @@
 That the credentials may write as well shows only when something is written.
 """
 
-import asyncio
 import logging
 import re
 from collections import Counter
@@ -18,7 +17,7 @@ from ccm.checks.finding import Finding, NotChecked, failed, from_fault, ok, warn
 from ccm.cloud.dry_run import ReadingGate
 from ccm.cloud.gate import WorkerGate, invoke
 from ccm.cloud.interface import CloudProvider, ReportsMissingPermissions, Volumes
-from ccm.cloud.proof import NO_SUCH_NAME, NO_SUCH_NODE
+from ccm.cloud.proof import NO_SUCH_NAME, NO_SUCH_NODE, FreeGrants
 from ccm.cloud.registry import load_provider
 from ccm.cloud.secrets import with_readers
 from ccm.controllers import LIFECYCLE, NODE, SERVICE, VOLUME
@@ -57,22 +56,15 @@ NO_SUCH_SERVICE = Service(
 )
 
 
-class CountingGrants:
-    """Grants every call, and counts them by class of the budget: a check makes few."""
+class CountingGrants(FreeGrants):
+    """Counts the calls by class of the budget."""
 
     def __init__(self, spent: Counter[str]) -> None:
         self._spent = spent
 
     async def take(self, budget: str, priority: Priority) -> float:
-        """Grant at once."""
         self._spent[budget] += 1
-        return asyncio.get_running_loop().time()
-
-    def throttled(self, budget: str, seconds: float | None, granted: float) -> None:
-        """Nothing to slow down."""
-
-    def remaining(self, budget: str, calls: int, seconds: float) -> None:
-        """Few are enough."""
+        return await super().take(budget, priority)
 
 
 @once

@@ -21,8 +21,8 @@ NO_SUCH_NODE = Node({"metadata": {"name": NO_SUCH_NAME, "uid": NO_SUCH_NAME}})
 """What no cloud has: asking for it shows whether one may ask."""
 
 
-class _Grants:
-    """Grants every call at once."""
+class FreeGrants:
+    """Grants every call at once: a proof or a check makes few."""
 
     async def take(self, budget: str, priority: Priority) -> float:
         return asyncio.get_running_loop().time()
@@ -38,7 +38,7 @@ class _ProvingGate(WorkerGate):
     """Keeps what the cloud said: a provider may make an answer of it that only says `Unknown`."""
 
     def __init__(self, timeout: float) -> None:
-        super().__init__(_Grants(), timeout, check=lambda: None)
+        super().__init__(FreeGrants(), timeout, check=lambda: None)
         self.answered, self.errors = 0, list[CloudError]()
 
     @contextmanager
