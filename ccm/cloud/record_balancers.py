@@ -154,11 +154,16 @@ class PresentNodes:
             raise refused.refusal from None
 
     async def _ask_again(self, nodes: Sequence[Node]) -> None:
-        """Whether those left out are back: each write that is refused makes others wait."""
+        """Whether those left out are back, by the cloud's answer: each write that is refused makes
+        others wait.
+        """
         async with self._asking.held():
             due = [node for node in self._present(nodes) if node.provider_id in self._absent]
-            with suppress(CloudError):
-                self._note(due, await self._lost(due))
+            try:
+                lost = await self._lost(due)
+            except CloudError:
+                lost = due
+            self._note(due, lost)
 
     def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
         now = time.monotonic()

@@ -133,6 +133,28 @@ async def test_a_machine_that_never_was_has_few_writes_refused() -> None:
 
 
 @pytest.mark.virtual_time
+async def test_a_machine_that_never_was_is_looked_for_once_while_none_is_read() -> None:
+    """All Services wait for who asks: as many reads that fail would be one after another."""
+    asked = list[float]()
+
+    class Unanswered(Machines):
+        async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+            if time.monotonic() - began < ABSENT_TRUSTED:
+                return await super().describe(nodes)
+            asked.append(time.monotonic())
+            await asyncio.sleep(1.0)
+            raise CloudError("instances cannot be read")
+
+    began = time.monotonic()
+    pool = Pool(Unanswered())
+    await pool.update()
+    await asyncio.sleep(2 * ABSENT_TRUSTED)
+    await asyncio.gather(*(pool.update() for _ in range(40)))
+    assert len(asked) == 1
+    assert pool.taken == [1] * 41
+
+
+@pytest.mark.virtual_time
 async def test_what_all_wait_for_is_asked_in_no_owners_turn() -> None:
     """Whether a machine still is not there: one Service asks, and all others wait for it."""
     owners = list[str]()
