@@ -613,6 +613,7 @@ async def test_an_address_in_a_former_resource_group_is_deleted(
     assert not rules(lab)
 
 
+NAMED = {"pip-name": "by-hand"}
 BAD_RULE: dict[str, Any] = {"status": 400, "code": "SecurityRuleInvalidAddressPrefix"}
 
 
@@ -652,6 +653,23 @@ async def test_an_address_in_another_group_is_not_left_by_a_refused_change(
     await delete(cloud, web(annotations=other))
     assert not lab.objects("publicIPAddresses")
     assert rules(lab) == {}
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("kinds", [({}, NAMED), (NAMED, {})], ids=["made", "by hand"])
+async def test_a_public_address_that_is_given_up_by_a_refused_change_is_closed(
+    lab: Lab, cloud: Started, node: Node, kinds: tuple[Json, Json], is_deleted: bool
+) -> None:
+    """Azure refuses to close it as well, at first, and no status has it."""
+    lab.put("publicIPAddresses", "by-hand", BY_HAND)
+    ip = (await cloud.ensure(web(annotations=kinds[0], **RANGES), node)).ingress[0].ip
+    asked = web(annotations=kinds[1], **RANGES)
+    lab.fail("PUT .*networkSecurityGroups", 2, **BAD_RULE)
+    with pytest.raises(Refused, match="SecurityRuleInvalid"):
+        await cloud.ensure(asked, node)
+    assert ip in str(rules(lab))
+    await (delete(cloud, asked) if is_deleted else cloud.ensure(asked, node))
+    assert ip not in str(rules(lab))
 
 
 async def test_a_refused_change_takes_no_address_that_a_service_has(

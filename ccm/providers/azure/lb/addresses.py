@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ccm.cloud.lookup import find_lost
 from ccm.cloud.shared_read import KeptRead, SharedLock, SharedRead
@@ -25,6 +26,7 @@ from ccm.providers.azure.lb.names import CLUSTER_TAGS, DNS_TAGS, SERVICE_TAGS, N
 from ccm.providers.azure.lb.owners import Owner, ip_of, ips_of, services_of, tag_of
 from ccm.providers.azure.lb.plan import covers, frontends_of
 from ccm.providers.azure.lb.request import BalancerRequest
+from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
 
 GIVEN_BY_OWNER = ("dns-label-name", "pip-tags")
@@ -67,6 +69,11 @@ class PublicAddresses:
             if read.is_idle:
                 self._lists.pop(scope.group, None)
 
+    async def list_all(self, group: str) -> Sequence[Json]:
+        """All of the cluster's resource group, and of this one, where it is another."""
+        lists = await together(*(self.list(item) for item in dict.fromkeys(("", group))))
+        return [*chain.from_iterable(lists)]
+
     async def complete(
         self, frontends: Iterable[Json], listed: Sequence[Json] = ()
     ) -> Sequence[Json]:
@@ -89,14 +96,11 @@ class PublicAddresses:
         balancers: Iterable[Json],
         names: Names,
         claimed: Collection[str],
-        listed: Sequence[Json] | None = None,
+        listed: Sequence[Json],
     ) -> set[str]:
         """The addresses of all frontends that are not this Service's, those that it shares too,
         those whose tags or users are another's, and those `claimed`, public ones by ID.
-
-        `listed` are the group's, where known.
         """
-        listed = await self.list("") if listed is None else listed
         owner = self.owner(names.service)
         frontends = [
             frontend
@@ -113,11 +117,13 @@ class PublicAddresses:
 
     def named(self, request: BalancerRequest, listed: Sequence[Json]) -> dict[str, Json]:
         """By family, the addresses that the Service names, as far as they are there."""
+        group = self._path(request, "").lower()
         return {
             family: item
             for family, asked in request.public.items()
-            for item in reversed(listed)
-            if _is_asked(item, asked.name, request.fixed.get(family, ""))
+            for item in listed
+            if key_of(item).startswith(group)
+            and _is_asked(item, asked.name, request.fixed.get(family, ""))
         }
 
     def made_here(self, record: Json) -> bool:
@@ -142,10 +148,10 @@ class PublicAddresses:
             self._check_free(request, record)
         else:
             name = request.names.address(family, name_of(asked.prefix))
-            same_name = [item for item in listed if same(text(item.get("name")), name)]
-            record = same_name[0] if same_name else {}
+            path = self._path(request, name)
+            record = next((item for item in listed if same(id_of(item), path)), Json())
             if not record and request.service.ingress:  # the list may lack it
-                record = await self._read(self._path(request, name)) or {}
+                record = await self._read(path) or {}
             is_by_name = self.made_here(record) and request.names.base in name  # others shared it
             if record and not (is_by_name or self.owner(request.service).is_of(record)):
                 raise Refused(

@@ -147,25 +147,15 @@ class AzureLoadBalancers:
         """The security group first, while the addresses are known; the public ones last."""
         names, balancers = self._names(service), await self._balancers()
         owner, annotations = self._addresses.owner(service), Annotations(service.annotations)
-        group = annotations.resource_group
         frontends = plan.frontends_in(balancers.values(), names)
-        listed = await self._addresses.list("")
-        if group:  # a change that failed may have left something in either
-            listed = [*listed, *await self._addresses.list(group)]
+        listed = await self._addresses.list_all(annotations.resource_group)
         listed = await self._addresses.complete(frontends, listed)
         addresses = {*ips_of(frontends, listed)}
         is_reached = plan.has_own_node_ports(balancers.values(), names)
         if is_reached or not annotations.floats:
             read = await self._pools.read(names, self._pools.nodes, balancers)
             addresses |= self._pools.addresses(names, balancers, read)
-        marked = {ip_of(item) for item in listed if owner.is_of(item)} - {""}
-        additional = self._records.of(names).additional
-        more = {*published_ips(service), *marked, *additional} - addresses
-        with suppress(Refused):
-            more |= {*additional_ips(annotations)} if self._shares else set()
-        if more:
-            more -= await self._of_others(names, balancers, listed)
-        addresses |= more
+        addresses |= await self._left_open(names, balancers, listed, addresses)
         extent = extent_of(names, balancers.values(), frontends, listed)
         await self._admission.open(names, None, addresses, extent, [])
         left = await self._leave(names, balancers, balancers)
@@ -198,14 +188,15 @@ class AzureLoadBalancers:
         balancers: Balancers,
         public: dict[str, Json],
     ) -> Balancer:
-        names, group, self._pools.nodes = request.names, request.annotations.resource_group, nodes
+        names, self._pools.nodes = request.names, nodes
         reads: list[Any] = await together(
-            self._pools.read(names, nodes, balancers), self._addresses.list(group)
+            self._pools.read(names, nodes, balancers),
+            self._addresses.list_all(request.annotations.resource_group),
         )
         read, listed = reads
         before = plan.frontends_in(balancers.values(), names)
         if request.additional:
-            others = await self._of_others(names, balancers, None if group else listed)
+            others = await self._of_others(names, balancers, listed)
             request = without_taken(request, others, is_new=not before)
         if more := request.additional:
             for ip in sorted({*more} & inner_addresses(read.machines.interfaces)):
@@ -213,10 +204,10 @@ class AzureLoadBalancers:
         named = self._addresses.named(request, listed)
         self._check_moving(request, balancers, named.values())
         place, own = await self._place(request, balancers, named.values()), self._records.of(names)
-        private = {*map(address_of, before)} - plan.public_keys(balancers.values())
-        opened = own.additional
+        listed = await self._addresses.complete(before, listed)
+        had = ips_of(before, listed)
         own.place, own.rules = place, len(request.ports)
-        own.additional = {*opened, *more, *private}  # whatever comes of the writes
+        own.additional = {*own.additional, *more, *had}  # whatever comes of the writes
         for family in request.public:
             found = named.get(family)
             public[family] = await self._addresses.ensure(request, family, found, listed)
@@ -239,9 +230,8 @@ class AzureLoadBalancers:
         machine_ips = self._pools.addresses(names, balancers, read)
         if None in wanted.values():  # they stay behind the load balancer, and in its rules
             machine_ips &= private_addresses(wanted.values())
-        stale = {*ips_of(before, listed)} - {*addresses, *extent.shared}
-        if was := {*published_ips(request.service), *opened} - {*addresses, *more, *extent.shared}:
-            stale |= was - await self._of_others(names, now)
+        kept = {*addresses, *more, *extent.shared}
+        stale = {*had} - kept | await self._left_open(names, now, listed, kept)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
         await self._admission.admit(request, addresses, extent, wanted)
         own.additional = {*more}
@@ -388,8 +378,21 @@ class AzureLoadBalancers:
 
     # Reads
 
+    async def _left_open(
+        self, names: Names, balancers: Balancers, listed: Sequence[Json], kept: Collection[str]
+    ) -> set[str]:
+        """Addresses that may be open for the Service, without those kept and those of others."""
+        owner = self._addresses.owner(names.service)
+        marked = {ip_of(item) for item in listed if owner.is_of(item)}
+        found = {*published_ips(names.service), *marked, *self._records.of(names).additional}
+        with suppress(Refused):
+            asked = additional_ips(Annotations(names.service.annotations))
+            found |= {*asked} if self._shares else set()
+        found -= {"", *kept}
+        return found - await self._of_others(names, balancers, listed) if found else found
+
     async def _of_others(
-        self, names: Names, balancers: Balancers, listed: Sequence[Json] | None = None
+        self, names: Names, balancers: Balancers, listed: Sequence[Json]
     ) -> set[str]:
         """As `PublicAddresses.of_others`, by what is known of Services too."""
         claimed = self._records.claimed(names)
