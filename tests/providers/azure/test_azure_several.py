@@ -365,16 +365,17 @@ async def test_an_address_stays_its_services_while_that_moves(
     ip = (await cloud.ensure(web(annotations={**kind, ON: FAST}), node)).ingress[0].ip
     other = web("other", kind, loadBalancerIP=ip, ports=[port(443, node_port=30443)])
     lbs, left, refused = cast(Any, cloud.load_balancers), asyncio.Event(), list[str]()
-    leave, write = lbs._leave, lbs._write
+    resources = lbs._resources
+    leave, write = resources.leave, resources.write
 
     async def write_later(*args: Any) -> Any:
-        monkeypatch.setattr(lbs, "_write", write)
+        monkeypatch.setattr(resources, "write", write)
         began.set()
         await left.wait()
         return await write(*args)
 
     async def leave_first(*args: Any) -> Any:
-        monkeypatch.setattr(lbs, "_leave", leave)
+        monkeypatch.setattr(resources, "leave", leave)
         found = await leave(*args)
         left.set()
         with pytest.raises(RetryAfter, match="is another Service's, which moves") as error:
@@ -385,10 +386,10 @@ async def test_an_address_stays_its_services_while_that_moves(
     began = asyncio.Event()
     beginning: asyncio.Task[Any] | None = None
     if has_begun:  # it has read that the first load balancer has the address
-        monkeypatch.setattr(lbs, "_write", write_later)
+        monkeypatch.setattr(resources, "write", write_later)
         beginning = asyncio.create_task(invoke(lbs.ensure, other, [node]))
         await began.wait()
-    monkeypatch.setattr(lbs, "_leave", leave_first)
+    monkeypatch.setattr(resources, "leave", leave_first)
     moved = web(annotations={**kind, ON: SLOW})
     await cloud.ensure(moved, node)
     assert refused

@@ -875,7 +875,7 @@ async def test_a_service_that_is_made_while_the_last_one_goes_has_its_machines(
     async def remove_later(operation: str, path: str) -> Any:
         if operation == "DeleteLoadBalancer":
             made.append(asyncio.create_task(cloud.ensure(web("other", **OTHER_PORT), node)))
-            waiting = [item._shared._waiting for item in lbs._resources.values()]
+            waiting = [item._shared._waiting for item in lbs._resources.by_place.values()]
             await until(lambda: any(len(item) > 1 for item in waiting), "the other has to wait")
         return await remove(operation, path)
 

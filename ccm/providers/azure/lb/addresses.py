@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from ccm.cloud.lookup import find_lost
+from ccm.cloud.lookup import find_lost, together
 from ccm.cloud.shared_read import KeptRead, SharedLock, SharedRead
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.objects import Json, mapping, objects, text
@@ -26,7 +26,6 @@ from ccm.providers.azure.lb.names import CLUSTER_TAGS, DNS_TAGS, SERVICE_TAGS, N
 from ccm.providers.azure.lb.owners import Owner, ip_of, ips_of, services_of, tag_of
 from ccm.providers.azure.lb.plan import covers, frontends_of
 from ccm.providers.azure.lb.request import BalancerRequest
-from ccm.providers.azure.machines import together
 from ccm.providers.azure.shared_writes import SharedResource
 
 GIVEN_BY_OWNER = ("dns-label-name", "pip-tags")

@@ -6,7 +6,6 @@ come together; a Service that has to write reads the resource again, and writes 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,6 @@ from ccm.model.objects import Json, Node, text
 from ccm.model.service import Feature, Service
 from ccm.providers.azure import ids
 from ccm.providers.azure.api import AzureApi
-from ccm.providers.azure.balancer_configs import INTERNAL_SUFFIX
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb import plan
@@ -46,8 +44,8 @@ from ccm.providers.azure.lb.request import (
     read_request,
     without_taken,
 )
+from ccm.providers.azure.lb.resources import BalancerResources
 from ccm.providers.azure.lb.security_group import Extent
-from ccm.providers.azure.shared_writes import SharedResource
 
 
 class AzureLoadBalancers:
@@ -65,23 +63,14 @@ class AzureLoadBalancers:
     ) -> None:
         self._api, self._config, self._cluster = api, config, context.cluster_name
         self._read_namespace = context.read_namespace
-        scope, empty = config.network_scope(config.load_balancer_resource_group), self._empty()
-        self._list_path = scope.id(ids.NETWORK, "loadBalancers")
-        names = [item.name for item in config.balancers]
-        self._resources = {
-            Place(name.lower(), is_internal): SharedResource(
-                api, "LoadBalancer", f"{self._list_path}/{name}{suffix}", empty, plan.is_used
-            )
-            for name in names or [config.load_balancer_name or self._cluster]
-            for is_internal, suffix in ((False, ""), (True, INTERNAL_SUFFIX))
-        }
+        self._resources = BalancerResources(api, config, self._cluster)
         self._records = Records()
         self._shares = not context.restricts_annotations
-        paths = [item.path for item in self._resources.values()]
+        paths = [item.path for item in self._resources.by_place.values()]
         self._addresses = PublicAddresses(api, config, self._cluster, paths, not self._shares)
         self._admission = Admission(api, config, self._records)
-        self._pools = BackendPools(api, config, instances, self._admission, self._read_balancers)
-        self._balancers = SharedRead(self._read_balancers)
+        self._pools = BackendPools(api, config, instances, self._admission, self._resources.read)
+        self._balancers = SharedRead(self._resources.read)
 
     # The interface
 
@@ -137,11 +126,7 @@ class AzureLoadBalancers:
 
     async def withdraw(self, service: Service) -> None:
         """Without its rules that lead to node ports; the pool of machines is all Services'."""
-        names, balancers = self._names(service), await self._balancers()
-        for place, balancer in balancers.items():
-            if plan.has_own_node_ports([balancer], names):
-                change = self._resources[place].change
-                await change(lambda item: plan.remove_node_ports(item, names), balancer)
+        await self._resources.withdraw(self._names(service), await self._balancers())
 
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
@@ -158,7 +143,7 @@ class AzureLoadBalancers:
         addresses |= await self._left_open(names, balancers, listed, addresses)
         extent = extent_of(names, balancers.values(), frontends, listed)
         await self._admission.open(names, None, addresses, extent, [])
-        left = await self._leave(names, balancers, balancers)
+        left = await self._resources.leave(names, balancers, balancers)
         await self._addresses.release(owner, (), listed)
         self._records.forget(names)
         await self._pools.take_over(names, balancers, left)
@@ -213,7 +198,7 @@ class AzureLoadBalancers:
             public[family] = await self._addresses.ensure(request, family, found, listed)
         request = self._with_kept_addresses(request, place, balancers)
         planned = await self._plan(request, public, place, balancers.get(place))
-        now = await self._write(planned, place, balancers)
+        now = await self._resources.write(planned, place, balancers)
         balancer, having = now[place], plan.frontends_in(now.values(), names)
         held = map(address_of, own_frontends(balancer, names))
         own.sockets = dict.fromkeys(held, plan.sockets_of(request))
@@ -235,7 +220,8 @@ class AzureLoadBalancers:
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
         await self._admission.admit(request, addresses, extent, wanted)
         own.additional = {*more}
-        await self._pools.take_over(names, now, await self._leave(names, now, now.keys() - {place}))
+        left = await self._resources.leave(names, now, now.keys() - {place})
+        await self._pools.take_over(names, now, left)
         used = [ids.id_of(item) for item in public.values()]
         await self._addresses.release(self._addresses.owner(request.service), used, listed)
         served = [*addresses, *more]
@@ -288,7 +274,8 @@ class AzureLoadBalancers:
     ) -> Place:
         """The load balancer of a Service; raises `Refused` where none takes it."""
         if not self._config.balancers:
-            return next(item for item in self._resources if item.is_internal == request.is_internal)
+            places = self._resources.by_place
+            return next(item for item in places if item.is_internal == request.is_internal)
         labels: Mapping[str, str] = {}
         if any(item.service_namespace_selector for item in self._config.balancers):
             if self._read_namespace is None:
@@ -327,7 +314,7 @@ class AzureLoadBalancers:
         wanted = {request.names.frontend(family).lower() for family in request.families}
         has_new = request.is_internal and not wanted <= current
         return BalancerPlan(
-            id=self._resources[place].path,
+            id=self._resources.by_place[place].path,
             request=request,
             public={family: ids.id_of(item) for family, item in public.items()},
             subnet=self._subnet_of(request),
@@ -336,45 +323,6 @@ class AzureLoadBalancers:
             taken=self._records.taken(request.names),
             claimed=self._records.claimed(request.names) if request.has_fixed_address else (),
         )
-
-    async def _write(self, planned: BalancerPlan, place: Place, balancers: Balancers) -> Balancers:
-        """Put the Service's parts into its load balancer; before, take them out of others whose
-        frontends have the same address. What is right is not written.
-        """
-        current, names = balancers.get(place), planned.request.names
-        copy = deepcopy(current) if current else self._empty()
-        planned.apply(copy)
-        others = [item for item in balancers if item != place]
-        others = [item for item in others if item.is_internal == place.is_internal]
-        for other in others:
-            if plan.is_shared(balancers[other], names):
-                raise Refused(
-                    f"it cannot leave load balancer {other.name}: others use its frontend"
-                )
-        left = await self._leave(names, balancers, others)
-        has_failed = current and ids.properties_of(current).get("provisioningState") == "Failed"
-        if current and copy == current and not has_failed:
-            return left
-        change, owner = self._resources[place].change, names.service.namespace
-        try:
-            return {**left, place: await change(planned.apply, current, owner=owner) or {}}
-        except Refused as error:
-            if left is balancers:
-                raise
-            why = f"it has left its load balancer: {error}"  # a machine may have got its address
-            raise RetryAfter(why, NO_ADDRESS_RETRY) from error
-
-    async def _leave(
-        self, names: Names, balancers: Balancers, places: Collection[Place]
-    ) -> Balancers:
-        """Take the Service's parts out of these load balancers; those that are left."""
-        for place in list(places):
-            balancer = balancers[place]
-            if own_frontends(balancer, names) or plan.has_parts(balancer, names):
-                changed = await self._resources[place].change(lambda item: plan.remove(item, names))
-                left = {other: item for other, item in balancers.items() if other != place}
-                balancers = {**left, place: changed} if changed else left
-        return balancers
 
     # Reads
 
@@ -398,22 +346,8 @@ class AzureLoadBalancers:
         claimed = self._records.claimed(names)
         return await self._addresses.of_others(balancers.values(), names, claimed, listed)
 
-    async def _read_balancers(self) -> Balancers:
-        listed = await self._api.list("ListLoadBalancers", self._list_path)
-        paths = {item.path.lower(): place for place, item in self._resources.items()}
-        return {paths[ids.key_of(item)]: item for item in listed if ids.key_of(item) in paths}
-
     def _names(self, service: Service) -> Names:
         return Names(self._cluster, service, several=bool(self._config.balancers))
-
-    def _empty(self) -> Json:
-        tags = self._config.resource_tags
-        found: Json = {
-            "location": self._config.location,
-            "sku": {"name": "Standard"},
-            "properties": {},
-        }
-        return found | ({"tags": tags} if tags else {})
 
 
 def _is_shared(frontends: Sequence[Json], names: Names) -> bool:
