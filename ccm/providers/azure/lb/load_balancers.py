@@ -186,11 +186,10 @@ class AzureLoadBalancers:
         if more := request.additional:
             for ip in sorted({*more} & inner_addresses(read.machines.interfaces)):
                 raise Refused(f"{ip} is the address of a machine")
+        had = ips_of(before, await self._addresses.complete(before, listed))
         named = self._addresses.named(request, listed)
         self._check_moving(request, balancers, named.values())
         place, own = await self._place(request, balancers, named.values()), self._records.of(names)
-        listed = await self._addresses.complete(before, listed)
-        had = ips_of(before, listed)
         own.place, own.rules = place, len(request.ports)
         own.additional = {*own.additional, *more, *had}  # whatever comes of the writes
         for family in request.public:
