@@ -529,3 +529,26 @@ async def test_a_change_of_kind_that_google_refuses_leaves_nothing_that_is_shown
     with pytest.raises(CloudError):
         await ensure(cloud, inner, *nodes)
     assert await parts_of(cloud).get(inner) is None
+
+
+async def test_who_is_refused_while_the_last_one_goes_keeps_no_groups(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing shows them once that one's own health check has gone."""
+    lbs, last = parts_of(cloud), local(annotations={TYPE: "Internal"})
+    await ensure(cloud, last, *hosts(gce))
+    refused = service("other", {TYPE: "Internal", SUBNET: "../x"})
+    look = lbs._look
+
+    async def look_then_delete(asked: Service) -> Work:
+        work = await look(asked)
+        if asked.name == refused.name:
+            await delete(cloud, last)
+        return work
+
+    monkeypatch.setattr(lbs, "_look", look_then_delete)
+    with pytest.raises(Refused):
+        await ensure(cloud, refused, *hosts(gce))
+    monkeypatch.setattr(lbs, "_look", look)
+    await delete(cloud, refused)
+    assert left(gce) == []

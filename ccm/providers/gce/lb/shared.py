@@ -21,6 +21,7 @@ class SharedParts:
         self._deleting = SharedLock()
         self._making: dict[Kind, set[str]] = {HTTP_CHECK: set(), CHECK: set()}
         """Load balancers that are being made with shared parts, by the kind of their check."""
+        self._has_left_groups = False  # as another was being made, which may have been refused
 
     @asynccontextmanager
     async def kept_for(self, service: Service) -> AsyncIterator[None]:
@@ -56,12 +57,15 @@ class SharedParts:
         firewall = observed.get(FIREWALL, names.check_firewall(False, kind is CHECK))
         is_there = bool(observed.get(kind, names.shared_check) or firewall)
         is_last = is_there and not users
-        has_groups = had_groups or (kind is CHECK and is_last)
+        has_groups = had_groups or (kind is CHECK and (is_last or self._has_left_groups))
         if not (has_groups or is_last or (is_there and used & users)):
             return
         async with self._deleting.held():
-            if not self._making[kind] - {names.balancer}:
+            is_kept = bool(self._making[kind] - {names.balancer})
+            if not is_kept:
                 await self.delete_check(work, kind, is_local=False, has_groups=has_groups)
+            if has_groups:
+                self._has_left_groups = is_kept
 
     async def delete_check(
         self, work: Work, kind: Kind, *, is_local: bool, has_groups: bool = False
