@@ -939,6 +939,19 @@ async def test_additional_addresses_in_the_status_are_told_as_well(
     assert [one.ip for one in found.ingress] == [one.ip for one in made.ingress]
 
 
+async def test_an_additional_address_that_another_service_gets_is_told_no_more(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """By that the status of one that is refused is corrected, which gives nothing up itself."""
+    ip = lab.put("publicIPAddresses", "by-hand", BY_HAND)["properties"]["ipAddress"]
+    asked = web("attacker", {"additional-public-ips": ip})
+    made = await cloud.ensure(asked, node)
+    asked.raw["status"] = {"loadBalancer": {"ingress": [{"ip": one.ip} for one in made.ingress]}}
+    await cloud.ensure(web("victim", {"pip-name": "by-hand"}, **RANGES), node)
+    found = await invoke(cast(Any, cloud.load_balancers).get, asked)
+    assert [one.ip for one in found.ingress] == [made.ingress[0].ip] != [ip]
+
+
 async def test_who_shared_an_address_keeps_no_other_from_the_one_that_has_its_name(
     lab: Lab, cloud: Started, node: Node
 ) -> None:

@@ -88,8 +88,10 @@ class AzureLoadBalancers:
             return None
         addresses = ips_of(frontends, await self._addresses.complete(frontends))
         with suppress(Refused):
-            more = {*additional_ips(Annotations(service.annotations))} - {*addresses}
-            addresses += sorted(more & published_ips(service))
+            more = {*additional_ips(Annotations(service.annotations))} & published_ips(service)
+            if more := more - {*addresses}:
+                listed = await self._addresses.list("")
+                addresses += sorted(more - await self._of_others(names, balancers, listed))
         ingress = tuple(Ingress(ip=address) for address in addresses)
         return Balancer(names.base, ingress, is_shared=_is_shared(frontends, names))
 
