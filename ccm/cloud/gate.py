@@ -96,6 +96,11 @@ def noted_writes() -> Iterator[list[str]]:
         _writes.reset(token)
 
 
+def note_writes(writes: list[str]) -> None:
+    """Have these count as made here: another caller made them for several."""
+    _writes.get([]).extend(writes)
+
+
 @contextmanager
 def expecting_balancer(is_expected: bool) -> Iterator[None]:
     """Inside, `verify_missing` doubts that the Service has no load balancer, if `is_expected`."""

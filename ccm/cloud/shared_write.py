@@ -5,9 +5,10 @@ A change whose caller gave up before is in no later write: it may be wrong by th
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from ccm.cloud.gate import note_writes, noted_writes
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError
 
@@ -22,6 +23,8 @@ class PendingChange(Generic[T]):
     is_done: bool = False
     result: Any = None
     error: CloudError | None = None
+    writes: list[str] = field(default_factory=list)
+    """The requests that were made for it and others, by operation."""
 
 
 class SharedWrite(Generic[T]):
@@ -48,12 +51,19 @@ class SharedWrite(Generic[T]):
                 if not own.is_done:
                     if self._gather:
                         await asyncio.sleep(self._gather)
-                    await self._write([item for item in batch if not item.is_done])
+                    await self._write_all([item for item in batch if not item.is_done])
         finally:  # what was cancelled is not written later, and what waited with it is
             batch.remove(own)
+            note_writes(own.writes)
         if own.error:
             raise own.error
         return own.result
+
+    async def _write_all(self, pending: Sequence[PendingChange[T]]) -> None:
+        with noted_writes() as writes:
+            for item in pending:
+                item.writes = writes
+            await self._write(pending)
 
 
 def end_all(

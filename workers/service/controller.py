@@ -285,8 +285,9 @@ class ServiceController:
         has_lost = self._node_ports.has_lost(key, state.node_ports)
         contested = self._addresses.contested(service, state.sockets) if service else ()
         state = replace(state, planned=service, has_lost_node_ports=has_lost, contested=contested)
-        if key in self._due and state.last_applied:
-            state = replace(state, last_applied=replace(state.last_applied, at=float("-inf")))
+        if key in self._due:
+            applied = state.last_applied and replace(state.last_applied, at=float("-inf"))
+            state = replace(state, last_applied=applied, is_unsettled=True, is_overtaken=True)
         self._due.discard(key)
         if service and state.owner and service.uid == state.owner.uid:
             state = replace(state, owner=service, is_owner_gone=False, missing_since=None)
@@ -334,9 +335,9 @@ class ServiceController:
             # Nodes may have changed meanwhile: whether an update is due is only `run`'s to say.
             is_due = self._state(key).is_backend_update_due
             after = self._states[key] = replace(cell.state, is_backend_update_due=is_due)
-        for other in self._addresses.update(key, before, after):
-            self._due.add(other)
-            self._context.queue.add(other)
+            for other in self._addresses.update(key, before, after):
+                self._due.add(other)
+                self._context.queue.add(other)
         if after.sockets - before.sockets:
             self._enqueue_contested(key)
         had_no_room = before.refusal is not None and before.refusal.is_quota_exceeded

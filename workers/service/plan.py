@@ -176,8 +176,11 @@ def plan(
     if service is None:
         return Done("not found")
     left = [entry for entry in service.ingress if entry.get("ip") not in state.contested]
-    if left != service.ingress and is_of_our_class(service, capabilities.classes):
-        return SetStatus(service, left)
+    if is_of_our_class(service, capabilities.classes):
+        if left != service.ingress:
+            return SetStatus(service, left)
+        if state.is_overtaken and service.ingress:  # before what may be refused, or wait for long
+            return VerifyPublished(service)
     if service.is_being_deleted or not wants_balancer(service, capabilities.classes):
         return _clean_up(service, state, capabilities)
     return _provide(service, backends, state, capabilities, now)

@@ -75,6 +75,7 @@ class ServiceState:
         None  # what the balancer was last to get, whether that worked or not
     )
     is_unsettled: bool = True  # its status may have an address that its balancer gave up
+    is_overtaken: bool = False  # by another, which has an address of its status now
     written_at: float | None = None  # its balancer; a list of the cloud may be from before
     is_missed: bool = False  # its balancer was looked for in vain: one answer may lack it
     is_doubted: bool = False  # one answer gives what it has to another, and may be wrong

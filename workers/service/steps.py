@@ -89,6 +89,8 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
             return replace(state, backends_sent=backends)
         case SetStatus() if state.last_applied:
             return replace(state, last_applied=replace(state.last_applied, is_status_tried=True))
+        case VerifyPublished():
+            return replace(state, is_overtaken=False)
         case DeleteBalancer(service):  # may go on in the cloud when it is not wanted any more
             return replace(state, owner=state.owner or service, last_applied=None)
     return state
@@ -346,6 +348,8 @@ class ServiceSteps:
             if left == service.ingress:
                 break
         else:
+            if (applied := cell.state.last_applied) and applied.ingress is not None:
+                cell.state = replace(cell.state, last_applied=replace(applied, ingress=left))
             await self._write(cell, SetStatus(service, left))
         cell.state = replace(cell.state, is_unsettled=False)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from ccm.cloud.shared_write import PendingChange, SharedWrite, end_all
 from ccm.errors import (
     CloudError,
     Denied,
@@ -22,10 +23,12 @@ from ccm.model.objects import Node
 from ccm.model.service import Feature, Service
 from tests.support.cluster import MOST_ANNOTATED
 from tests.support.context import TIMINGS
+from tests.support.nodes import Tweak
+from tests.support.waiting import until
 from workers.performer import WRITE_PAUSE, WRITES
 
 from .cloud import Balancers, Record
-from .objects import KEY, annotated, being_deleted, node, port, service, spec
+from .objects import KEY, annotated, being_deleted, node, port, service, spec, typed
 from .world import World, asked_ports, running, running_with
 
 pytestmark = pytest.mark.virtual_time
@@ -383,4 +386,94 @@ async def test_no_address_is_written_to_a_service_that_is_of_another_class_by_no
     async with running(w):
         assert w.service().load_balancer_class
         assert not w.balancers.records
+        assert not w.service().ingress
+
+
+class Together(Balancers):
+    """Whoever comes first writes for all that wait, as Azure's one load balancer is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared, self.is_refused = SharedWrite(self._write_all, gather=1.0), False
+
+    async def _write_all(self, pending: Sequence[PendingChange[Service]]) -> None:
+        self._write()
+        for item in pending:
+            name = self.name_for(item.change)
+            self.records[name] = replace(self.records[name], ip="192.0.2.9")
+        end_all(pending)
+
+    async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
+        if self.is_refused:
+            await self.shared.do(service)
+            raise Refused("the security group has no room")
+        return await super().ensure(service, backends)
+
+
+async def test_what_another_wrote_for_a_service_keeps_no_address_that_this_gave_up() -> None:
+    balancers, other = Together(), service()
+    other.raw["metadata"] |= {"name": "hostile", "uid": "hostile"}
+    async with running_with(service(), other, N1, balancers=balancers) as w:
+        balancers.is_refused = True
+        for key in (HOSTILE, KEY):
+            w.cluster.put(w.changed(spec(ports=[port(81)]), key=key))
+        await w.later()
+        assert [w.service(key).ingress for key in (HOSTILE, KEY)] == [[], []]
+
+
+class Failing(Balancers):
+    """Makes and changes nothing for one Service."""
+
+    error: CloudError | None = None
+
+    async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
+        if self.error and service.key == KEY:
+            raise self.error
+        return await super().ensure(service, backends)
+
+    async def delete(self, service: Service) -> None:
+        raise RetryAfter("busy", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("asks", "error"),
+    [
+        (INVALID_RANGES, None),
+        (RANGES, Refused("no such flavor")),
+        (RANGES, CloudError("503")),
+        (RANGES, RetryAfter("busy", 1.0)),
+        (typed("ClusterIP"), None),
+    ],
+    ids=["plan", "cloud", "error", "wait", "deletion"],
+)
+async def test_who_gets_no_change_keeps_no_address_that_another_gets(
+    asks: Tweak, error: CloudError | None
+) -> None:
+    """As of a load balancer on OpenStack that is shared, whose owner gave its floating IP up."""
+    balancers, other = Failing(), service(name="other")
+    async with running_with(service(), N1, balancers=balancers) as w:
+        (ingress,), balancers.error = w.service().ingress, error
+        await w.change(asks)
+        name, records = balancers.name_for(w.service()), balancers.records
+        records[name] = replace(records[name], ip="192.0.2.9")
+        records[balancers.name_for(other)] = Record(other.uid, ingress["ip"])
+        w.cluster.put(other)
+        await until(lambda: w.service(other.key).ingress == [ingress], "it has the address")
+        await w.rest()
+        assert not w.service().ingress
+
+
+async def test_who_waits_since_a_restart_keeps_no_address_that_another_gets() -> None:
+    """Nothing of it has succeeded in this process."""
+    balancers, other = Failing(), service(name="other")
+    async with running_with(service(), N1, balancers=balancers) as w:
+        (ingress,) = w.service().ingress
+    balancers.error = RetryAfter("busy", 1.0)
+    async with running(w.restarted()) as w:
+        name, records = balancers.name_for(w.service()), balancers.records
+        records[name] = replace(records[name], ip="192.0.2.9")
+        records[balancers.name_for(other)] = Record(other.uid, ingress["ip"])
+        w.cluster.put(other)
+        await until(lambda: w.service(other.key).ingress == [ingress], "it has the address")
+        await w.rest()
         assert not w.service().ingress
