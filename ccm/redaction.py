@@ -8,6 +8,7 @@ import base64
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from html import unescape
 from threading import Lock
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -22,6 +23,7 @@ CUT = "…"
 REDACTED = "[redacted]"
 
 MIN_SECRET = 4  # characters; a shorter value would hide parts of ordinary words
+_BY_NUMBER = re.compile(r"\\u((?!d[89a-f])[0-9a-f]{4})", re.IGNORECASE)
 _BREAK = re.compile(r" *[\r\n][\r\n\t ]*")
 SECRETS_KEPT = 128  # values; beyond that the one that was registered longest ago is forgotten
 MOST_READ = 64 << 10  # characters of a secret, of which no one that is used has more
@@ -142,8 +144,13 @@ def without_secrets(text: str) -> str:
 
 
 def redacted(text: str) -> str:
-    """The text without known secrets, and without what looks like one: named so, or of its form."""
+    """The text without known secrets, escaped or not, and without what looks like one: named so, or
+    of its form.
+    """
     text = without_secrets(text)
+    if "&" in text or "\\" in text:
+        plain = _unescaped(text)
+        text = shown if (shown := without_secrets(plain)) != plain else text
     for _ in range(MOST_NESTED):  # what was replaced may have been in the way of another
         before, has = text, text.lower().__contains__
         for hints, pattern in _PATTERNS:
@@ -207,6 +214,12 @@ def safe_values(value: Any, limit: int = TEXT_LIMIT) -> Any:
 
 def _safe_key(key: Any, limit: int) -> Any:
     return safe_text(key, limit) if isinstance(key, str) else key
+
+
+def _unescaped(text: str) -> str:
+    """The text without the escapes of HTML and XML, and those of JSON that not all write."""
+    plain = unescape(text).replace("\\/", "/")
+    return _BY_NUMBER.sub(lambda match: chr(int(match[1], 16)), plain)
 
 
 def _lines(secret: str) -> Iterator[str]:

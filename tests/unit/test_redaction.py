@@ -1,6 +1,8 @@
 """Text of others: bounded, on one line, without secrets, in time that grows with its length."""
 
 import base64
+import html
+import json
 import logging
 import time
 from collections.abc import Callable
@@ -41,6 +43,11 @@ FORMS: dict[str, Callable[[str], str]] = {
     "JSON": lambda secret: orjson.dumps(secret).decode()[1:-1],
     "Python": repr,
     "XML": lambda secret: secret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
+    "HTML": html.escape,
+    "HTML by number": lambda secret: "".join(f"&#{ord(char)};" for char in secret),
+    "JSON in ASCII": lambda secret: json.dumps(secret)[1:-1],
+    "JSON of Go": lambda secret: json.dumps(secret)[1:-1].replace("&", "\\u0026"),
+    "JSON of PHP": lambda secret: json.dumps(secret)[1:-1].replace("/", "\\/"),
     **{f"basic {user}": in_basic(user) for user in ("a", "ab", "abc")},
     "base64 for URLs": lambda secret: base64.urlsafe_b64encode(secret.encode()).decode(),
 }
