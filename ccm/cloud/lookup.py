@@ -146,14 +146,17 @@ async def read_each(reads: Mapping[K, Awaitable[T]]) -> dict[K, T | CloudError]:
 
 
 async def find_lost(
-    operation: str, ids: Collection[str], read: Callable[[str], Awaitable[Json | None]]
+    operation: str,
+    ids: Collection[str],
+    read: Callable[[str], Awaitable[Json | None]],
+    most: int = MAX_LOST,
 ) -> dict[str, Json]:
     """Of objects that are in use and that a list lacks, those that are there, each read by itself.
 
-    Raises `CloudError` where so many are lost that the list is to blame; `read` returns None or
-    raises `NotFound` for what has gone.
+    Raises `CloudError` where more than `most` are lost, so that the list is to blame; `read`
+    returns None or raises `NotFound` for what has gone.
     """
-    if len(ids) > MAX_LOST:
+    if len(ids) > most:
         raise CloudError(f"{operation}: the answer lacks {len(ids)} of what is in use")
     found = dict[str, Json]()
     for lost_id in sorted(ids):

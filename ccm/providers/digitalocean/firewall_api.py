@@ -50,13 +50,15 @@ class Firewalls:
     ) -> dict[str, str]:
         """The IDs of their own load balancers by the UIDs of Services, whatever is annotated.
 
-        One of the `current` ones is looked for where the list lacks it, or its ports would close.
+        Each of the `current` ones is looked for that the list lacks, or its ports would close. All
+        may be gone, as with their namespace, and would be in the way of each write.
         """
         if not services:
             return {}
         records = await self._api.balancers()
         lost = {*current} - {text(record.get("id")) for record in records}
-        records = [*records, *(await find_lost("ListLoadBalancers", lost, self._read)).values()]
+        left = await find_lost("ListLoadBalancers", lost, self._read, plan.MOST_RULES)
+        records = [*records, *left.values()]
         found = {service.uid: Names(service, self._cluster).own(records) for service in services}
         return {uid: text(own[0].get("id")) for uid, own in found.items() if own}
 

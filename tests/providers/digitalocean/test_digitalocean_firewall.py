@@ -13,7 +13,14 @@ from ccm.model.objects import Json
 from ccm.model.service import SOURCE_RANGES, Service
 from ccm.providers.digitalocean import firewall
 from ccm.providers.digitalocean.config import FirewallSection
-from ccm.providers.digitalocean.firewall_plan import MANAGED, Inbound, body, is_different, opened
+from ccm.providers.digitalocean.firewall_plan import (
+    MANAGED,
+    MOST_RULES,
+    Inbound,
+    body,
+    is_different,
+    opened,
+)
 from ccm.providers.digitalocean.lb.annotations import DISOWN, PREFIX
 from tests.labs.digitalocean.server import DigitalOcean
 from tests.providers.digitalocean.adapter import config_of
@@ -266,6 +273,22 @@ async def test_a_list_that_lacks_load_balancers_closes_no_port(
     assert await cloud.firewalls.ensure(rules, [asked])
     (record,) = do.firewalls.values()
     assert record["inbound_rules"] == []
+
+
+async def test_load_balancers_that_go_together_leave_a_firewall_that_can_be_written(
+    do: DigitalOcean, cloud: Started
+) -> None:
+    """As with their namespace: the list that lacks all of them was to blame, for good."""
+    asked = {f"{PREFIX}type": "REGIONAL_NETWORK"}
+    there = {f"{at}": published(f"a{at}", port(22), **asked) for at in range(MOST_RULES)}
+    for one in there.values():
+        do.add_balancer(name=one.default_balancer_name)
+    assert len((await reconciled(do, cloud, there))["inbound_rules"]) == MOST_RULES
+    do.balancers.clear()
+    own = published("own", port(443), **asked)
+    do.add_balancer(name=own.default_balancer_name)
+    record = await reconciled(do, cloud, {"own": own})
+    assert [rule["ports"] for rule in record["inbound_rules"]] == ["10256"]
 
 
 def test_ranges_of_a_service_are_read_once_however_many_ports_it_has(
