@@ -8,6 +8,8 @@ from ccm.settings import Settings
 
 BACKLOG = 4096  # connections that wait to be accepted, as in a flood of them
 SILENCE = 5  # seconds, or a little more, that the kernel holds back a client that says nothing
+LOOPBACK = "127."
+"""Begins addresses of which each user of this host has 16 million: they count as one."""
 
 
 def listen(settings: Settings) -> socket.socket:

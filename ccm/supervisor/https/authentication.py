@@ -26,14 +26,11 @@ from ccm.supervisor.https.client_ca import (
 )
 from ccm.supervisor.https.connection import client_of
 from ccm.supervisor.https.reviews import MAX_SENDERS, ReviewBudget, ReviewCache, Reviewer
-from ccm.supervisor.listening import network_of
+from ccm.supervisor.listening import LOOPBACK, network_of
 
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 INVALID_TOKENS, INVALID_WINDOW = 20, 10.0  # so many of one address in so many seconds
 VALID_TOKENS = 100  # the same of one user who is permitted, and may have any number
-
-LOOPBACK = "127."
-"""Begins addresses of which each user of this host has 16 million: they count as one."""
 
 Headers = CIMultiDictProxy[str]
 Sender = tuple[str, bool]

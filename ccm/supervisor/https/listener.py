@@ -12,7 +12,7 @@ from typing import TypeVar
 from ccm.background import call_until_done, start_task
 from ccm.decide.budget import Allowances
 from ccm.supervisor.https.connection import BoundedTls
-from ccm.supervisor.listening import network_of
+from ccm.supervisor.listening import LOOPBACK, network_of
 
 T = TypeVar("T")
 
@@ -23,9 +23,10 @@ MAX_HANDSHAKES = 300
 """Beside those: no more than the clients that speak in five turns of the loop, as one of them may
 need as long for its part."""
 ACCEPTED_AT_ONCE = 64  # connections, in one turn of the loop, which may be a long one
-HANDSHAKES, HANDSHAKE_PAUSE = 50, 0.05
+HANDSHAKES, HANDSHAKE_PAUSE = 20, 0.2
 """So many connections of one address at once, then one in so many seconds, whatever comes on them:
 each may take milliseconds of the loop that renews the Lease."""
+ALL_HANDSHAKES, ALL_PAUSE = 500, 0.002  # the same of this host, and of all others together
 MOST_ADDRESSES = 10_000  # whose connections are counted
 TLS_HANDSHAKE = b"\x16"  # the first byte of a client
 ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
@@ -68,6 +69,7 @@ class TlsListener:
         self._handshakes: dict[BoundedTls, str] = {}
         self._open: dict[BoundedTls, str] = {}
         self._allowances = Allowances[str](HANDSHAKES, HANDSHAKE_PAUSE, MOST_ADDRESSES)
+        self._of_all = Allowances[bool](ALL_HANDSHAKES, ALL_PAUSE, 2)  # by whether they are local
 
     async def run(self) -> None:
         """Accept for ever."""
@@ -109,7 +111,7 @@ class TlsListener:
 
     def _begin(self, connection: socket.socket, address: str) -> None:
         """What is refused, is closed already, or begins no TLS, does not cost a task."""
-        is_refused = address != LOCAL and self._allowances.take(address, time.monotonic())
+        is_refused = self._is_refused(address)
         if is_refused or (first := _first_byte(connection)) not in (TLS_HANDSHAKE, None):
             connection.close()
             return
@@ -119,6 +121,11 @@ class TlsListener:
         tls.handshake = start_task(
             self._serve(tls, connection), partial(self._end, tls, connection)
         )
+
+    def _is_refused(self, address: str) -> bool:
+        is_local, now = address == LOCAL, time.monotonic()
+        is_one_too_many = not is_local and self._allowances.take(address, now)
+        return bool(is_one_too_many or self._of_all.take(is_local, now))
 
     async def _serve(self, tls: BoundedTls, connection: socket.socket) -> None:
         try:
@@ -163,6 +170,5 @@ def _client_address(connection: socket.socket) -> str:
         client, server = connection.getpeername()[0], connection.getsockname()[0]
     except OSError:  # it is gone by now
         return "unknown"
-    if client == server:
-        return LOCAL
-    return network_of(client)
+    network = network_of(client)
+    return LOCAL if client == server or network.startswith(LOOPBACK) else network

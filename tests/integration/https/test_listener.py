@@ -74,6 +74,12 @@ async def test_when_there_are_too_many_the_oldest_goes_and_a_probe_gets_its_answ
             assert await first[0].read() == b""
 
 
+@pytest.fixture(autouse=True)
+def other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses of loopback but 127.0.0.1 stand for those of other hosts."""
+    monkeypatch.setattr(listener_module, "LOOPBACK", "none")
+
+
 PATIENT = replace(QUICK, handshake_timeout=3600.0)
 """Where no connection is closed but for another one."""
 
@@ -461,6 +467,27 @@ async def test_connections_without_end_of_one_address_are_closed_at_once(
             assert (await server.get("/healthz", source=source)).status == 200
         for client in rude:
             client.close()
+
+
+@pytest.mark.parametrize("others", ["127.0.0.", "none"])
+async def test_connections_without_end_of_this_host_or_many_addresses_are_closed_at_once(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, others: str
+) -> None:
+    """Turns of the loop took 0.1 s, in which 64 each were begun, and more than a second at most."""
+    monkeypatch.setattr(listener_module, "LOOPBACK", others)
+    monkeypatch.setattr(listener_module, "ALL_HANDSHAKES", 5)
+    monkeypatch.setattr(listener_module, "ALL_PAUSE", 3600.0)
+    async with serving(reviews) as server:
+        with ExitStack() as held:
+            rude = [
+                held.enter_context(connected(server, f"127.0.0.{number + 2}"))
+                for number in range(20)
+            ]
+            for client in rude:
+                client.sendall(TLS_HANDSHAKE)
+            await until(lambda: sum(map(is_closed, rude)) == 15)
+            source = "127.0.0.1" if others == "none" else "127.0.1.1"
+            assert (await server.get("/healthz", source=source)).status == 200
 
 
 async def test_no_route_is_looked_for_by_thousands_of_beginnings_of_a_path(
