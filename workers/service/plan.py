@@ -291,7 +291,9 @@ def _provide(
         # What it has keeps serving as it is, so the backends behind it stay right.
         is_left_behind = service.has_finalizer and not has_backends
         step = UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)
-        return _give_up_lost(service, state) or step
+        period = capabilities.timings.balancer_resync_period
+        is_old = applied is not None and now - max(applied.at, state.read_at) >= period
+        return _give_up_lost(service, state, is_old=is_old) or step
     # What leads to another Service is changed first: the finalizer may be contested for minutes.
     if not (service.has_finalizer or state.has_lost_node_ports):
         is_new = not (state.owner or service.ingress)
@@ -315,8 +317,11 @@ def _provide(
     return status or Done("has its load balancer")
 
 
-def _give_up_lost(service: Service, state: ServiceState) -> PlannedStep | None:
-    """What a Service that is refused leads to of others, or may do so, goes first."""
+def _give_up_lost(service: Service, state: ServiceState, *, is_old: bool) -> PlannedStep | None:
+    """What a Service that is refused leads to of others, or may do so, goes first.
+
+    What is known `is_old` where the owner of what it shares may have given its address up.
+    """
     is_taken = state.refusal is not None and state.refusal.is_taken and bool(service.ingress)
     if state.has_lost_node_ports or (is_taken and not state.is_deleted):
         return DeleteBalancer(service, is_orphan=False)
@@ -324,7 +329,8 @@ def _give_up_lost(service: Service, state: ServiceState) -> PlannedStep | None:
         return SetStatus(service, [])
     if lost := _lost_addresses(service, state.last_applied):
         return lost
-    return VerifyPublished(service) if state.is_unsettled and service.ingress else None
+    is_doubted = state.is_unsettled or is_old
+    return VerifyPublished(service) if is_doubted and service.ingress else None
 
 
 def _lost_addresses(service: Service, applied: LastApplied | None) -> SetStatus | None:

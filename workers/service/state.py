@@ -75,6 +75,7 @@ class ServiceState:
         None  # what the balancer was last to get, whether that worked or not
     )
     is_unsettled: bool = True  # its status may have an address that its balancer gave up
+    read_at: float = float("-inf")  # whose the addresses of its status are, by itself
     is_overtaken: bool = False  # by another, which has an address of its status now
     written_at: float | None = None  # its balancer; a list of the cloud may be from before
     is_missed: bool = False  # its balancer was looked for in vain: one answer may lack it

@@ -126,7 +126,7 @@ class ServiceSteps:
             case VerifyPublished(service):
                 with suppress(Refused):  # a provider that goes by what the Service asks for
                     await self._verify(cell, service)
-                cell.state = replace(cell.state, is_unsettled=False)
+                cell.state = replace(cell.state, read_at=time.monotonic(), is_unsettled=False)
             case Forget():
                 cell.state = ServiceState(planned=cell.state.planned)
             case _:

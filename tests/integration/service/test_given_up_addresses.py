@@ -477,3 +477,22 @@ async def test_who_waits_since_a_restart_keeps_no_address_that_another_gets() ->
         await until(lambda: w.service(other.key).ingress == [ingress], "it has the address")
         await w.rest()
         assert not w.service().ingress
+
+
+@pytest.mark.parametrize("error", [None, Refused("no such flavor")], ids=["plan", "cloud"])
+async def test_who_is_refused_keeps_no_address_that_went_without_a_change_of_it(
+    error: CloudError | None,
+) -> None:
+    """As of a load balancer on OpenStack that is shared: no other Service publishes it."""
+    balancers = Failing()
+    async with running_with(service(), N1, balancers=balancers) as w:
+        before, balancers.error = w.service().ingress, error
+        await w.change(RANGES if error else INVALID_RANGES)
+        await asyncio.sleep(2 * TIMINGS.balancer_resync_period)
+        assert w.service().ingress == before
+        name, records = balancers.name_for(w.service()), balancers.records
+        records[name] = replace(records[name], ip="192.0.2.9")
+        reads = len(balancers.named("get"))
+        await asyncio.sleep(2 * TIMINGS.balancer_resync_period)
+        assert not w.service().ingress
+        assert len(balancers.named("get")) - reads <= 4
