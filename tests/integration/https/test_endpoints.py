@@ -26,7 +26,7 @@ from ccm.supervisor.https.endpoints import (
     HealthEndpoints,
     HealthReport,
 )
-from ccm.supervisor.https.shared import SHARE
+from ccm.supervisor.https.shared import SHARE, SharedDocuments
 from ccm.supervisor.metrics_collector import HealthCollector
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, Response, serving_routes
@@ -334,13 +334,30 @@ async def test_all_documents_together_take_the_share_of_one(
     """Each had its own tenth of the time: with five, half of it went to one client."""
     turns = LongTurns()
     monkeypatch.setattr("sys._current_frames", turns.frames)
-    await ask_at_once(reviews, turns, ["/metrics", "/statusz", "/", "/debug/stacks"])
+    await ask_at_once(reviews, turns, ["/metrics", "/statusz", "/", "/debug/stacks"], times=5)
     taken = sum(ended - began for began, ended in turns.spans[:-1])
     assert taken < 1.5 * SHARE * (turns.spans[-1][0] - turns.spans[0][0])
 
 
-async def ask_at_once(reviews: ReviewApi, turns: Turns, paths: Collection[str]) -> None:
-    """Ask for each path, all of which are open, on a connection of its own."""
+async def test_who_reads_one_document_without_end_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A scrape took a second beside a client that read an open page again and again."""
+    monkeypatch.setattr("ccm.supervisor.https.shared.SHARE", 1e-12)
+    monkeypatch.setattr("ccm.supervisor.https.shared.LONGEST_REST", 3600.0)
+    documents = SharedDocuments()
+    await documents.get("page", lambda: 1)
+    tasks = [asyncio.create_task(documents.get(name, lambda: 2)) for name in ("page", "/metrics")]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert [task.done() for task in tasks] == [False, True]
+    tasks[0].cancel()
+
+
+async def ask_at_once(
+    reviews: ReviewApi, turns: Turns, paths: Collection[str], times: int = 1
+) -> None:
+    """Ask for each path, all of which are open, on a connection of its own, so many times."""
     endpoints = replace(Supervisor().endpoints(), status=turns.status)
     endpoints.metrics.register(turns)
     open_to_all = ("/metrics", "/statusz", "/", "/debug/stacks")
@@ -357,10 +374,12 @@ async def ask_at_once(reviews: ReviewApi, turns: Turns, paths: Collection[str]) 
         for number, (path, (_, writer)) in enumerate(zip(paths, clients, strict=True)):
             each = path.replace("%d", str(2 + number))
             form = "Accept: " + FORMS[number % len(FORMS)]
-            writer.write(f"GET {each} HTTP/1.1\r\nHost: x\r\n{form}\r\n\r\n".encode())
+            asked = f"GET {each} HTTP/1.1\r\nHost: x\r\n{form}\r\n\r\n"
+            writer.write(asked.encode() * times)
         async with within():
             for reader, writer in clients:
-                assert b" 200 " in await reader.readline()
+                for _ in range(times):
+                    await reader.readuntil(b"HTTP/1.1 200 ")
                 writer.close()
         counting.cancel()
 
