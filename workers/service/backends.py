@@ -87,7 +87,7 @@ class BackendSet:
         self._chosen_by: dict[str, frozenset[str]] = {}  # keys of labels, by Service
         self._labels = Counter[str]()  # how many Services choose by each
         self._changes = Allowances[str](CHANGES, CHANGE_PAUSE, MOST_NODES)
-        self._registrations = Allowances[str](CHANGES, CHANGE_PAUSE, MOST_NODES)
+        self._waited_in_vain_at = float("-inf")
         self._paused: dict[str, asyncio.TimerHandle] = {}  # by the name of the Node
         self._backends: Backends | None = None
         self._changed = asyncio.Event()
@@ -95,15 +95,15 @@ class BackendSet:
 
     def update(self, name: str, node: Node | None) -> None:
         """Take in a Node that was added or changed, or deleted when it is None."""
-        before = self._identities.get(name), name in self._initializing
+        before = self._identities.get(name)
         self._nodes.pop(name, None)
         identity = self._next_identity(name, node)
         may_become_one = node is not None and _may_become_backend(node, self._provider_ids)
-        if not (node and may_become_one and node.is_uninitialized):
-            self._initializing.pop(name, None)
-        elif not (before[1] or self._registrations.take(name, now := time.monotonic())):
-            self._initializing[name] = now
-        if before != (identity, name in self._initializing):
+        if node and may_become_one and node.is_uninitialized:
+            self._initializing.setdefault(name, time.monotonic())
+        elif self._initializing.pop(name, None) and not identity:
+            self._waited_in_vain_at = time.monotonic()
+        if before != identity:
             self.invalidate()
         elif node and identity and identity[1] != node.provider_id:
             self._backends = None  # kept, on another machine: whose that is may not be known yet
@@ -178,13 +178,17 @@ class BackendSet:
     def initialized_by(self) -> float:
         """When no Node is waited for any more that is being initialized now; or sooner.
 
-        Where they are fewer than the others, none is: a kubelet may register its Node ever again.
+        Where they are fewer than the others, none is, nor for a while after one was waited for in
+        vain: a kubelet may register Nodes ever again, also under ever new names.
         """
+        limit, now = self._timings.node_initialization_limit, time.monotonic()
+        if any(since + limit < now for since in self._initializing.values()):
+            self._waited_in_vain_at = now
         to_come = sum(not self._identities.get(name) for name in self._initializing)
-        if 2 * len(self._initializing) < len(self) + to_come:
+        are_few = 2 * len(self._initializing) < len(self) + to_come
+        if are_few or now - self._waited_in_vain_at < CHANGE_PAUSE:
             return float("-inf")
-        newest = max(self._initializing.values(), default=float("-inf"))
-        return newest + self._timings.node_initialization_limit
+        return max(self._initializing.values(), default=float("-inf")) + limit
 
     async def debounced(self) -> None:
         """Return after a change of backends, once no other change has followed for a moment."""

@@ -429,23 +429,27 @@ async def test_a_kubelet_whose_machine_is_another_nodes_costs_few_reads() -> Non
         assert len(machines.reads) <= READS + 150 / READ_PAUSE + 1
 
 
-async def register_for_ever(w: World, *described: Tweak) -> None:
+async def register_for_ever(w: World, name: str, *described: Tweak) -> None:
     for turn in count():
-        w.cluster.put(node("0-hostile", again(turn), *described))
+        w.cluster.put(node(name.format(turn), again(turn), *described))
         await asyncio.sleep(0.01)
-        w.cluster.remove("Node", "0-hostile")
+        w.cluster.remove("Node", name.format(turn))
         await asyncio.sleep(0.01)
+
+
+CLAIM = with_provider_id("fake://n1"), created("2026-02-01T00:00:00Z")
 
 
 @pytest.mark.parametrize(
-    "described",
+    ("name", "described"),
     [
-        pytest.param((NO_PROVIDER_ID, UNINITIALIZED), id="without-machine"),
-        pytest.param((with_provider_id("fake://n1"), created("2026-02-01T00:00:00Z")), id="claims"),
+        pytest.param("0-hostile", (NO_PROVIDER_ID, UNINITIALIZED), id="without-machine"),
+        pytest.param("0-{}", (NO_PROVIDER_ID, UNINITIALIZED), id="of-new-names"),
+        pytest.param("0-hostile", CLAIM, id="claims"),
     ],
 )
 async def test_a_node_that_registers_for_ever_holds_up_no_other_that_joins(
-    described: tuple[Tweak, ...],
+    name: str, described: tuple[Tweak, ...]
 ) -> None:
     """Nodes that change are waited for, as others may follow: each time for two seconds."""
 
@@ -457,7 +461,7 @@ async def test_a_node_that_registers_for_ever_holds_up_no_other_that_joins(
 
     async with running_with(N1, N2, service()) as w:
         calm = await seconds_to_join(w, "n3")
-        registering = asyncio.create_task(register_for_ever(w, *described))
+        registering = asyncio.create_task(register_for_ever(w, name, *described))
         await asyncio.sleep(1.0)
         assert await seconds_to_join(w, "n4") < 2 * calm
         registering.cancel()
@@ -473,6 +477,22 @@ async def test_a_node_that_registers_for_ever_beside_one_other_holds_up_few_new_
             await asyncio.sleep(5.0)
             in_time += any(f"web-{turn}" in call for call in w.balancers.named("ensure"))
             w.cluster.remove("Node", "0-hostile")
+    assert in_time > 12
+
+
+@pytest.mark.parametrize("stays", [0, 2, 30])
+async def test_nodes_that_register_under_new_names_hold_up_few_new_services(stays: int) -> None:
+    """As many as the others, of which none is initialized, for as many turns as each `stays`."""
+    in_time = 0
+    async with running_with(N1) as w:
+        for turn in range(24):
+            for name in ("a", "b"):
+                w.cluster.put(node(f"0-{turn}-{name}", NO_PROVIDER_ID, UNINITIALIZED))
+            w.cluster.put(service(name=f"web-{turn}"))
+            await asyncio.sleep(5.0)
+            in_time += any(f"web-{turn}" in call for call in w.balancers.named("ensure"))
+            for name in ("a", "b") if turn >= stays else ():
+                w.cluster.remove("Node", f"0-{turn - stays}-{name}")
     assert in_time > 12
 
 
