@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 READS_IN_FLIGHT = 8
 TURNS_TO_JOIN = 5  # of the event loop, until a key that leaves the queue waits here
 ANSWERS = (Instance, VolumePlace, Gone, Unknown)
+MOST_IN_VAIN = 3  # reads in a row that find nothing; later ones take turns with load balancers
 
 
 class Named(Protocol):
@@ -71,6 +72,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         self._slots = asyncio.Semaphore(READS_IN_FLIGHT)
         self._reads: set[asyncio.Task[None]] = set()
         self._allowances = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
+        self._in_vain = 0  # reads in a row that found nothing: kubelets register under any names
 
     async def read(self, obj: ObjectT) -> AnswerT | Unknown:
         """What the cloud says of `obj`, at most `answer_ttl` old unless `forget` was called.
@@ -204,8 +206,13 @@ class BatchReader(Generic[ObjectT, AnswerT]):
 
     async def _until_answered(self, batch: Sequence[ObjectT]) -> dict[str, AnswerT | Unknown]:
         """Describe again while the cloud throttles: the budget sets the pace."""
-        while (answers := await self.describe(batch, self._priority)) is None:  # noqa: ASYNC110
+        priority = self._priority
+        if self._in_vain >= MOST_IN_VAIN:
+            priority = max(priority, Priority.LB_ENSURE)
+        while (answers := await self.describe(batch, priority)) is None:  # noqa: ASYNC110
             await asyncio.sleep(self._timings.throttled_batch_retry)
+        is_found = any(isinstance(item, Instance | VolumePlace) for item in answers.values())
+        self._in_vain = 0 if is_found else self._in_vain + 1
         return answers
 
 

@@ -1,23 +1,24 @@
 """Reads about many objects in batches: who waits for which, and what ends the waiting."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from ccm.bus.in_flight import InFlightJournal, read_in_flight
+from ccm.cloud.gate import current_priority
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NotLeading, Throttled
-from ccm.model.cloud import Answer, Instance
+from ccm.model.cloud import Answer, Instance, Unknown
 from ccm.model.objects import Node
 from tests.support.cloud import Inventory, new_provider
 from tests.support.cluster import Cluster
 from tests.support.context import TIMINGS, FakePort, controller_context
 from tests.support.nodes import machine, node
 from tests.support.waiting import let_run, until
-from workers.batch_reader import BatchReader
+from workers.batch_reader import MOST_IN_VAIN, BatchReader
 from workers.executor import KeyExecutor
 from workers.node import controller as module
 
@@ -120,6 +121,29 @@ async def test_a_throttled_read_is_repeated_as_it_was(short_dir: Path) -> None:
         r.machines.failures = [Throttled("slow down", 1.0), Throttled("slow down", 1.0)]
         await asyncio.gather(*r.start("a", "b"))
         assert r.machines.reads == [["a", "b"]] * 3
+
+
+async def test_reads_that_find_nothing_take_turns_with_load_balancers(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubelets may register under ever new names; what finds a machine again is in front again."""
+    asked = list[Priority]()
+    async with reading(short_dir) as r:
+        describe = r.machines.describe
+
+        async def noted(nodes: Sequence[Node]) -> Mapping[str, Answer]:
+            asked.append(current_priority())
+            return await describe(nodes)
+
+        monkeypatch.setattr(r.machines, "describe", noted)
+        for number in range(2 * MOST_IN_VAIN):
+            (reads,) = r.start(f"n{number}")
+            r.machines.answers[f"n{number}"] = Unknown("no machine is called so")
+            await reads
+        for name in ("a", "b"):
+            await asyncio.gather(*r.start(name))
+    first, later = Priority.NODE_INIT, Priority.LB_ENSURE
+    assert asked == [first] * MOST_IN_VAIN + [later] * (MOST_IN_VAIN + 1) + [first]
 
 
 async def test_keys_that_are_cancelled_while_they_wait_leave_nothing_behind(
