@@ -160,10 +160,12 @@ class PresentNodes:
         async with self._asking.held():
             due = [node for node in self._present(nodes) if node.provider_id in self._absent]
             try:
-                lost = await self._lost(due)
-            except CloudError:
-                lost = due
-            self._note(due, lost)
+                self._note(due, await self._lost(due))
+            except CloudError:  # so that they are looked for as long as it fails
+                now = time.monotonic()
+                for key in {item.provider_id for item in due} & self._absent.keys():
+                    since = max(self._absent[key][0], now - ABSENT_AWAITED / 2)
+                    self._absent[key] = since, now + ABSENT_TRUSTED
 
     def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
         now = time.monotonic()

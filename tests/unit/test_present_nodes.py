@@ -227,6 +227,31 @@ async def test_a_node_that_a_wrong_answer_called_gone_is_back_in_a_minute() -> N
 
 
 @pytest.mark.virtual_time
+async def test_a_node_is_looked_for_as_long_as_machines_cannot_be_read() -> None:
+    """The cloud called its machine gone once; then no read was answered for twenty minutes."""
+    began = time.monotonic()
+
+    class Unanswered(Machines):
+        async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+            if time.monotonic() - began > ABSENT_TRUSTED and self.ended:
+                raise CloudError("instances cannot be read")
+            return await super().describe(nodes)
+
+    machines = Unanswered()
+    pool = Pool(machines)
+    wait = await pool.update()
+    while wait and time.monotonic() - began < 1200.0:
+        await asyncio.sleep(wait)
+        wait = await pool.update()
+    machines.ended = ()
+    assert wait
+    await asyncio.sleep(wait)
+    assert await pool.update() == 0.0
+    assert pool.taken[-1] == 2
+    assert len(pool.taken) < 10
+
+
+@pytest.mark.virtual_time
 async def test_a_machine_that_never_was_is_looked_for_ever_more_seldom() -> None:
     """Each time is a read for every Service; in the end it waits for the period of all."""
     pool, waits = Pool(Machines()), list[float]()

@@ -26,6 +26,7 @@ from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
 log = logging.getLogger(__name__)
 
 INSTANCE_CACHE_TTL = 600.0  # seconds for which the security groups of an instance are cached
+OPENED_TTL = 600.0  # the same for which groups are opened for load balancers
 FIND_INTERVAL = 30.0  # seconds between two questions for the VPC's ID
 NEW_INSTANCE_CACHE_TTL = 2.0  # the same where it is about to join a load balancer
 ZONE_CACHE_TTL = 3600.0  # seconds for which zones are cached: one answer may be wrong
@@ -97,7 +98,8 @@ class Vpc:
         self.zones = Zones(api)
         self.ingress_lock = SharedBlockingLock()
         """Held from reading rules of the nodes' groups to changing them."""
-        self._opened: set[str] | None = None  # groups that may have such rules; None: not known
+        self._opened, self._listed_at = set[str](), float("-inf")
+        """Groups that may have such rules, and when all were listed: one answer may lack some."""
 
     @property
     def id(self) -> str:
@@ -239,9 +241,10 @@ class Vpc:
         A group that carries another cluster's tag, and not ours, is never opened.
         An instance for which that is ambiguous is left out; `CloudError` when all of them are.
         """
-        if self._opened is None:
+        if not instances or time.monotonic() - self._listed_at > OPENED_TTL:
             listed = self._api.read_if_allowed(list[SecurityGroup](), self.security_groups)
-            self._opened = {group.id for group in listed if group.is_opened}
+            self._opened |= {group.id for group in listed if group.is_opened}
+            self._listed_at = time.monotonic()
         own = {group for item in instances for group in item.groups}
         found = {group.id: group for group in self.groups_with(own | self._opened)}
         if lost := own - found.keys():

@@ -9,6 +9,7 @@ import pytest
 
 from ccm.cloud.gate import invoke
 from ccm.errors import CloudError, NoRoom, Refused, RetryAfter
+from ccm.providers.aws import vpc
 from ccm.providers.aws.config import AwsTimings
 from tests.providers.aws.proxy import Refusal, Request
 from tests.providers.aws.world import MARK, ZONES, Aws, asking, node_of
@@ -364,6 +365,33 @@ async def test_a_group_is_open_while_a_node_is_in_it(
     assert opened_by(aws, "claimed") == set()
     await aws.update_nodes(one, nodes)
     assert opened_by(aws, "claimed") == {"web"}
+
+
+@pytest.mark.parametrize("leaves", ["one", "all"])
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_a_group_that_the_first_answer_of_a_process_lacks_is_closed_injected(
+    aws: Aws, kind: str, leaves: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its instance may be no Node's any more: the group stayed open until the Service went."""
+    one, group = asking(kind), aws.make_group("claimed")
+    nodes = [node_of(aws.launch()[0]), node_of(aws.launch(SecurityGroupIds=[group])[0])]
+    await aws.ensure(one, nodes)
+    await aws.start()
+    mark, lacks = one.default_balancer_name.encode(), list[bytes]()
+
+    def lacking(request: Request, answer: bytes) -> bytes:
+        is_list = "vpc-id" in request.parameters.values()
+        if request.operation != "DescribeSecurityGroups" or not is_list or lacks:
+            return answer
+        lacks.append(answer)
+        return re.sub(rb"kubernetes.io/rule/", b"", answer)
+
+    aws.proxy.rewrite = lacking
+    await aws.update_nodes(one, nodes[:1])
+    assert mark in lacks[0]
+    monkeypatch.setattr(vpc, "OPENED_TTL", 0.0)
+    await aws.update_nodes(one, nodes[:1] if leaves == "one" else [])
+    assert opened_by(aws, "claimed") == set()
 
 
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
