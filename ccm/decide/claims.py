@@ -21,8 +21,12 @@ def rightful_node(nodes: Sequence[Node], machine: Instance) -> str:
 
 
 def _has_its_whole_name(node: Node, machine: Instance) -> bool:
-    """With its domain: the Node of a machine in another domain may have the rest of it."""
-    return "." in node.name and node.name in {name.lower() for name in machine.names}
+    """With its domain: the Node of a machine in another domain may have the rest of it.
+
+    An address is no domain: who is called as the machine is goes before who is called like that.
+    """
+    has_domain = "." in node.name and not read_address(node.name)
+    return has_domain and node.name in {name.lower() for name in machine.names}
 
 
 def _has_its_name(node: Node, machine: Instance) -> bool:

@@ -70,5 +70,11 @@ def test_a_node_called_like_the_first_number_of_an_address_is_not_on_the_machine
     assert rightful_node(nodes, machine) == owner
 
 
+def test_a_node_called_like_an_address_takes_no_machine_of_a_node_called_like_it() -> None:
+    """Which addresses a machine has, any kubelet may know that gets a certificate for a name."""
+    machine = replace(MACHINE, names=("web-1", "10.0.0.1"), system_uuid="")
+    assert rightful_node([node(name="10.0.0.1"), node(name="web-1")], machine) == "web-1"
+
+
 def test_what_the_cloud_does_not_say_fits_no_node() -> None:
     assert rightful_node([node(with_uuid("")), OTHER], Instance("fake://1", names=("",))) == ""
