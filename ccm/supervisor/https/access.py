@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PRIVILEGED_GROUP = "system:masters"
 CHANGING_VERBS = ("put", "delete")  # which no open path has: it is open to be read
+PUBLIC = ("/healthz", "/livez", "/readyz")  # which everyone may read, by Kubernetes' own roles
 OTHER_PATH = "other"  # the label of requests without a route
 WARNING_INTERVAL = 60.0  # seconds: anybody can make us ask the API server
 ANONYMOUS_REVIEWS, ANONYMOUS_WINDOW = 20, 10.0  # so many in so many seconds, whatever the paths
@@ -156,8 +157,8 @@ class AccessMiddleware:
             why = "the API server did not authenticate or authorize the request: see the log"
             return _status(500, "InternalError", why)
         if decision.is_allowed:
-            # Others are permitted what everyone is, such as /version.
-            if client and resource and user != ANONYMOUS:
+            # Others are permitted what everyone is, such as /version: those of a tenant, too.
+            if client and resource not in ("", *PUBLIC) and user != ANONYMOUS:
                 self._authenticator.on_permitted(request, user)
                 client.is_permitted = True
             return None

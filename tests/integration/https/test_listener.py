@@ -219,17 +219,29 @@ def test_other_users_of_this_host_close_no_client_of_others() -> None:
     assert to_close(held, 5, {1, 2, 3, 4, 5}.__contains__) == 2
 
 
-@pytest.mark.parametrize("words", [b"", b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"])
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (b"", b""),
+        (b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n", b" 404 "),
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer tenant\r\n\r\n", b" 200 "),
+    ],
+)
 async def test_clients_of_many_addresses_close_no_client_that_was_permitted(
-    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, words: bytes
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch, words: bytes, status: bytes
 ) -> None:
-    """Everybody has a permission for /version, as that of an API server is public."""
+    """Everybody has a permission for /version and /healthz, as those of an API server are public.
+
+    Each Pod has a token besides.
+    """
     monkeypatch.setattr(listener_module, "MAX_CONNECTIONS", 10)
     reviews.add_token("good", "alice", "dev")
     reviews.allow("dev", "/page")
+    reviews.add_token("tenant", "bob")
     reviews.allow("system:unauthenticated", "/version")
+    reviews.allow("system:authenticated", "/healthz")
     asked = b"GET /page HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer good\r\n\r\n"
-    async with serving(reviews) as server:
+    async with serving(reviews, authorization_always_allow_paths=("/livez",)) as server:
         with ExitStack() as held:
             reader, writer = await greeted(server, "127.0.2.1")
             held.callback(writer.close)
@@ -239,7 +251,7 @@ async def test_clients_of_many_addresses_close_no_client_that_was_permitted(
                 stranger = await greeted(server, f"127.0.3.{number + 1}")
                 held.callback(stranger[1].close)
                 stranger[1].write(words)
-                assert not words or b" 404 " in await stranger[0].readline()
+                assert not words or status in await stranger[0].readline()
             await until(lambda: site_connections(server) <= 10)
             writer.write(asked)
             await reader.readuntil(b"HTTP/1.1 200 ")
