@@ -3,7 +3,8 @@ clients of another to it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -183,12 +184,19 @@ class Replacing(Balancers):
         return await super().ensure(service, backends)
 
 
-async def test_who_is_refused_while_a_change_goes_on_keeps_no_address_that_this_gave_up() -> None:
+@asynccontextmanager
+async def changing() -> AsyncIterator[tuple[World, Replacing]]:
+    """A Service whose change has given up its address, and waits."""
     balancers = Replacing()
     async with running_with(service(), N1, balancers=balancers) as w:
         balancers.error = RetryAfter("the former one goes", 60.0)
         await w.change(spec(ports=[port(81)]))
         assert w.service().ingress, "the change goes on"
+        yield w, balancers
+
+
+async def test_who_is_refused_while_a_change_goes_on_keeps_no_address_that_this_gave_up() -> None:
+    async with changing() as (w, balancers):
         balancers.failures["get"] = [CloudError("503")]
         await w.change(INVALID_RANGES)
         await w.later()
@@ -197,11 +205,7 @@ async def test_who_is_refused_while_a_change_goes_on_keeps_no_address_that_this_
 
 async def test_who_fails_after_a_change_that_waits_keeps_no_address_that_this_gave_up() -> None:
     """As with a security group that AWS does not know, which may yet come."""
-    balancers = Replacing()
-    async with running_with(service(), N1, balancers=balancers) as w:
-        balancers.error = RetryAfter("the former one goes", 60.0)
-        await w.change(spec(ports=[port(81)]))
-        assert w.service().ingress, "the change goes on"
+    async with changing() as (w, balancers):
         balancers.error = CloudError("no such group")
         await w.change(spec(ports=[port(82)]))
         assert not w.service().ingress
@@ -219,11 +223,7 @@ async def test_a_change_without_an_answer_keeps_no_address_that_this_gave_up() -
 
 async def test_who_is_handed_over_during_a_change_keeps_no_address_that_this_gave_up() -> None:
     """What another controller has written by then stays."""
-    balancers = Replacing()
-    async with running_with(service(), N1, balancers=balancers) as w:
-        balancers.error = RetryAfter("the former one goes", 60.0)
-        await w.change(spec(ports=[port(81)]))
-        assert w.service().ingress, "the change goes on"
+    async with changing() as (w, balancers):
         balancers.error = ImplementedElsewhere("there")
         await w.change(annotated({"example.com/type": "theirs"}))
         assert not w.service().ingress
@@ -390,7 +390,7 @@ async def test_no_address_is_written_to_a_service_that_is_of_another_class_by_no
 
 
 class Together(Balancers):
-    """Whoever comes first writes for all that wait, as Azure's one load balancer is written."""
+    """Writes once for all Services that wait, as Azure does with its one load balancer."""
 
     def __init__(self) -> None:
         super().__init__()
