@@ -32,6 +32,7 @@ from ccm.cloud.lookup import (
     MAX_VALUES,
     NOT_UNDERSTOOD,
     OBJECT_WEIGHT,
+    verify_count,
 )
 from ccm.directories import read_bounded
 from ccm.errors import CloudError, Unanswered
@@ -222,7 +223,9 @@ class JsonApi:
             said = self.error_text(content, response)
             message = safe_text(f"{named}: {response.status} {said}".strip())
             raise self.error(message, content, response)
-        return self.result(named, content)
+        result = self.result(named, content)
+        verify_count(named, len(result) if isinstance(result, list) else 0)
+        return result
 
     def named(self, operation: str) -> str:
         """An operation as errors name it."""

@@ -31,6 +31,7 @@ MAX_PAGES = 1000  # of one list; a cloud may name a next one for ever
 MAX_LOST = 20  # objects that a list lacks and that are asked for by themselves
 MAX_READS = 100  # under way together of those that an answer makes necessary
 MAX_VALUES = 16_000_000  # of an answer, and of all pages of a list: a gigabyte in memory
+MAX_RECORDS = 100_000  # of a list: they are gone through in one turn
 MAX_PARTS = 1000  # of a record, such as addresses, that are looked at
 LONGEST_TURN = 0.05  # seconds in which records are read before all else has its turn
 OBJECT_WEIGHT = 10  # values, as each is read: 1.5 million take seconds of one turn
@@ -73,6 +74,12 @@ def check_xml(body: bytes) -> int:
         why = f"it has more than {MAX_ELEMENTS} elements"
         raise ValueError(why) from BodyTooLarge(why)
     return max(tags, len(body) // BYTES_A_VALUE)
+
+
+def verify_count(operation: str, count: int) -> None:
+    """Raise `CloudError` for a list of so many records that all else would wait for its turn."""
+    if count > MAX_RECORDS:
+        raise CloudError(f"{operation}: the list has more than {MAX_RECORDS} records")
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from ccm.cloud import json_api
+from ccm.cloud import json_api, lookup
 from ccm.cloud.credentials import RenewedToken
 from ccm.cloud.failures import Unsent
 from ccm.cloud.json_api import JsonApi, ReloadingClient, Request
@@ -503,6 +503,69 @@ async def test_a_list_of_more_objects_than_a_turn_has_time_for_is_an_error() -> 
     body = b'{"droplets": [' + b"{}," * (VALUES // 8) + b"{}]}"
     with pytest.raises(CloudError, match="more than 16000000 values"):
         await answering(body).request(Request("GetThing", "read", "GET", "/x"))
+
+
+def placed() -> GceApi:
+    """The same, which knows its project."""
+
+    async def place() -> Any:
+        return SimpleNamespace(project="p")
+
+    api = gce()
+    cast(Any, api).place = place
+    return api
+
+
+SERVERS = "/servers"
+MACHINES = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines"
+
+
+@pytest.mark.parametrize(
+    ("api", "page", "read"),
+    [
+        (azure("", ""), {"value": [{}] * 3}, lambda it: it.list("List", MACHINES)),
+        (gce(), {"kind": "k", "items": [{}] * 3}, lambda it: it.list("list", "projects/p")),
+        (
+            placed(),
+            {"kind": "k", "items": {f"zones/z-{at}": {"disks": [{}]} for at in "abc"}},
+            lambda it: it.aggregated("disks"),
+        ),
+        (gce(), {"kind": "k", "items": [{}] * 3}, lambda it: it.members("projects/p")),
+        (
+            openstack("https://x", ""),
+            {"servers": [{}] * 3},
+            lambda it: it.pages("List", "compute", SERVERS, "servers"),
+        ),
+        (
+            APIS["digitalocean"]("https://x", ""),
+            {"load_balancers": [{}] * 3},
+            lambda it: it.list("List", "/load_balancers", "load_balancers"),
+        ),
+        (
+            APIS["incus"]("https://x", ""),
+            {"type": "sync", "metadata": [{}] * 3},
+            lambda it: it.get("List", "/instances"),
+        ),
+        (proxmox("https://x", ""), {"data": [{}] * 3}, lambda it: it.get("List", "/x")),
+    ],
+)
+async def test_a_list_of_more_records_than_a_turn_has_time_for_is_an_error_in_each_cloud(
+    monkeypatch: pytest.MonkeyPatch,
+    api: Any,
+    page: object,
+    read: Callable[[Any], Awaitable[object]],
+) -> None:
+    """A million load balancers took ten seconds of one turn for each Service: no heartbeat left."""
+
+    async def attempt(made: Request) -> tuple[object, HttpResponse]:
+        response = HttpResponse(200, "OK", {}, orjson.dumps(page))
+        return api.read(made.operation, response), response
+
+    api.exchange = attempt
+    await read(api)
+    monkeypatch.setattr(lookup, "MAX_RECORDS", 2)
+    with pytest.raises(CloudError, match="more than 2 records"):
+        await read(api)
 
 
 @pytest.mark.parametrize(

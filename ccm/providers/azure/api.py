@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials, RenewedToken
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, next_of, read_list
+from ccm.cloud.lookup import verify_count
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import (
     CloudError,
@@ -140,6 +141,7 @@ class AzureApi(JsonApi):
 
         async for page in self.read_pages(self._request(operation, "GET", path, query), next_page):
             listed = objects(read_list(operation, page, "value"))
+            verify_count(operation, len(items) + len(listed))
             items += [item for item in listed if key_of(item).startswith(root)]
         return items
 

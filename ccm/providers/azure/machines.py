@@ -5,13 +5,21 @@ A list of machines has no power states: those are in a list of their own, of the
 
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TypeVar
 
-from ccm.cloud.lookup import MAX_PARTS, MAX_READS, batches, read_each, together
+from ccm.cloud.lookup import (
+    MAX_PARTS,
+    MAX_READS,
+    batches,
+    in_turns,
+    read_each,
+    together,
+    verify_count,
+)
 from ccm.cloud.machines import Listing
 from ccm.errors import CloudError, Denied, NotFound
 from ccm.model.cloud import PowerState
@@ -288,12 +296,13 @@ class MachineReader:
             else _nothing(),
             self._sets(scope) if self._has_sets else _nothing(),
         )
-        interfaces, singles, sets = ([*_of_groups(items, groups)] for items in reads)
+        interfaces, singles, sets = [await _of_groups(items, groups) for items in reads]
         members = list[Json]()
         for batch in batches(sets, MAX_READS):  # each waits for grants: all at once are a flood
             for some, more in await together(*(self._members(id_of(item)) for item in batch)):
                 members += some
                 interfaces += more
+                verify_count("ListScaleSetMachines", len(members) + len(interfaces))
         return singles, members, interfaces
 
     async def _kept_single(self, machine_id: str) -> Sequence[list[Json]]:
@@ -351,10 +360,12 @@ class MachineReader:
         return [states]
 
 
-def _of_groups(records: Iterable[Json], groups: Collection[str]) -> Iterator[Json]:
-    for record in records:
-        if (scope := scope_of(id_of(record))) and scope.group in groups:
-            yield record
+async def _of_groups(records: Iterable[Json], groups: Collection[str]) -> list[Json]:
+    return [
+        record
+        async for record in in_turns(records)
+        if (scope := scope_of(id_of(record))) and scope.group in groups
+    ]
 
 
 def _own_view(record: Json) -> Json | None:

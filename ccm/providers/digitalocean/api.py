@@ -14,6 +14,7 @@ from typing import Any
 from ccm.cloud.credentials import credentials_of
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, read_list
+from ccm.cloud.lookup import verify_count
 from ccm.cloud.machines import Listing
 from ccm.errors import CloudError, Conflict, NoRoom, RetryAfter, Throttled
 from ccm.http import HttpResponse, request_target
@@ -85,6 +86,7 @@ class DigitalOceanApi(JsonApi):
         async for page in self.read_pages(first, next_page):
             records = read_list(operation, page, key)
             seen += len(records)
+            verify_count(operation, seen)
             found.by_id |= {
                 found_id: record for record in objects(records) if (found_id := _id_of(record))
             }

@@ -17,6 +17,7 @@ from uuid import uuid4
 from ccm.cloud.credentials import Credentials, RenewedToken, is_shown
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, next_of, verify_about
+from ccm.cloud.lookup import verify_count
 from ccm.cloud.shared_read import KeptRead
 from ccm.errors import (
     CloudError,
@@ -151,6 +152,7 @@ class GceApi(JsonApi):
             if "kind" not in page:  # so it is nothing of Google's, and not an empty list
                 raise self.unreadable(request.operation)
             found += objects(page.get("items"))
+            verify_count(request.operation, len(found))
         return found
 
     async def aggregated(self, collection: str, **query: str) -> Aggregated:
@@ -170,6 +172,7 @@ class GceApi(JsonApi):
                     failures[scope] = f"{scope}: {text(warning.get('message'))}"
             for item in map(text, page.get("unreachables", ())):
                 failures[item] = f"{item} is not reached"
+            verify_count(method, sum(map(len, records.values())))
         return Aggregated(records, failures)
 
     async def change(self, method: str, verb: str, path: str, body: Json | None = None) -> Json:

@@ -11,7 +11,7 @@ from ccm.cloud.credentials import PASSWORD_PAUSE, TOKEN_PAUSE, Credentials, Rene
 from ccm.cloud.failures import Unsent
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, next_of, read_list
-from ccm.cloud.lookup import MAX_PARTS
+from ccm.cloud.lookup import MAX_PARTS, verify_count
 from ccm.errors import (
     CloudError,
     ConfigurationFaults,
@@ -152,6 +152,7 @@ class OpenStackApi(JsonApi):
         first = Request(operation, service, "GET", target)
         async for answer in self.read_pages(first, next_page):
             items += objects(read_list(operation, answer, key))
+            verify_count(operation, len(items))
         return items
 
     # Tokens

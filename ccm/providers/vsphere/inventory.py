@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from pyVmomi import vim, vmodl
 
-from ccm.cloud.lookup import MAX_PAGES, MAX_PARTS, NOT_UNDERSTOOD
+from ccm.cloud.lookup import MAX_PAGES, MAX_PARTS, NOT_UNDERSTOOD, verify_count
 from ccm.errors import CloudError
 from ccm.http import BodyTooLarge
 from ccm.model.cloud import PowerState, swapped_uuid
@@ -252,6 +252,7 @@ class InventoryReader:
             if answer is None:
                 raise CloudError(f"{self.name}: ListInventory: the answer has nothing in it")
             objects += answer.objects
+            verify_count(f"{self.name}: ListInventory", len(objects))
             _forget_long_metadata(answer.objects)
             if not answer.token:
                 return objects

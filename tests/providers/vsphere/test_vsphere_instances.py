@@ -231,6 +231,17 @@ async def test_parts_that_guests_write_make_no_list_too_large(
     assert len({one.provider_id for one in found.values()}) == 8  # type: ignore[union-attr]
 
 
+async def test_a_list_of_objects_without_number_is_an_error(
+    lab: Lab, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand pages of them took gigabytes, and were then gone through in one turn."""
+    made = lab.create("node-a")[0]
+    await cloud.known(node_of(made))
+    monkeypatch.setattr("ccm.cloud.lookup.MAX_RECORDS", 2)
+    with pytest.raises(CloudError, match="ListInventory: the list has more than 2 records"):
+        await cloud.describe(node_of(made))
+
+
 async def test_services_are_left_to_others(cloud: Started) -> None:
     """VS58."""
     assert [cloud.load_balancers, cloud.routes, cloud.volumes] == [None] * 3
