@@ -6,14 +6,17 @@ import re
 import socket
 import time
 from collections.abc import Callable, Mapping
-from typing import TextIO
+from functools import partial
+from typing import TextIO, TypeVar
+
+T = TypeVar("T")
 
 SOCKET = "/run/systemd/journal/socket"
 IDENTIFIER = "ccm-supervisor"
 PRIORITIES = {logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
 MAX_NAME_LENGTH = 64
-READER_PATIENCE = 0.5  # seconds that a reader who is behind is waited for, once
-NO_PATIENCE = 60.0  # seconds after that in which it is not
+READER_PATIENCE = 0.5  # seconds that a reader who is behind is waited for, in `PERIOD`
+PERIOD = 60.0  # seconds
 NOT_READ = "%d log lines dropped: they were not read"
 
 _NOT_IN_NAMES = re.compile(r"[^A-Z0-9_]")
@@ -26,6 +29,27 @@ def is_journal(stream: TextIO) -> bool:
     except OSError:  # it is not a regular file
         return False
     return os.environ.get("JOURNAL_STREAM") == f"{info.st_dev}:{info.st_ino}"
+
+
+class Patience:
+    """What is left of `READER_PATIENCE`, which all records of a process share.
+
+    With as much for each, a reader who is slow would hold the process up for good.
+    """
+
+    def __init__(self) -> None:
+        self._left, self._at = READER_PATIENCE, time.monotonic()
+
+    def spend(self, wait: Callable[[float], T]) -> T:
+        """What `wait` returns, which is given how many seconds it may take."""
+        began = time.monotonic()
+        regained = (began - self._at) * READER_PATIENCE / PERIOD
+        self._left = min(self._left + regained, READER_PATIENCE)
+        try:
+            return wait(self._left)
+        finally:
+            self._at = time.monotonic()
+            self._left = max(self._left - (self._at - began), 0.0)
 
 
 class JournalHandler(logging.Handler):
@@ -44,7 +68,7 @@ class JournalHandler(logging.Handler):
         super().__init__()
         self._fields_of, self._otherwise, self._path = fields_of, otherwise, path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        self._dropped, self._no_wait_until = 0, 0.0
+        self._dropped, self._patience = 0, Patience()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record."""
@@ -53,13 +77,14 @@ class JournalHandler(logging.Handler):
         fields = head | dict(self._fields_of(record))
         if self._dropped:
             fields["MESSAGE"] = f"{NOT_READ % self._dropped}; {fields['MESSAGE']}"
+        send = partial(self._send, encoded(fields))
         try:
-            is_patient = time.monotonic() >= self._no_wait_until
-            self._socket.settimeout(READER_PATIENCE if is_patient else 0.0)
-            self._socket.sendto(encoded(fields), self._path)
+            try:
+                send(0.0)
+            except BlockingIOError:
+                self._patience.spend(send)
         except (TimeoutError, BlockingIOError):
             self._dropped += 1
-            self._no_wait_until = time.monotonic() + NO_PATIENCE
         except OSError:
             self._otherwise.handle(record)
         else:
@@ -68,6 +93,10 @@ class JournalHandler(logging.Handler):
     def close(self) -> None:
         self._socket.close()
         super().close()
+
+    def _send(self, datagram: bytes, patience: float) -> None:
+        self._socket.settimeout(patience)
+        self._socket.sendto(datagram, self._path)
 
 
 def field_name(key: str) -> str:

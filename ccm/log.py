@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from ccm.journal import NOT_READ, READER_PATIENCE, JournalHandler, field_name, is_journal
+from ccm.journal import NOT_READ, JournalHandler, Patience, field_name, is_journal
 from ccm.printable import printable, printable_json
 from ccm.redaction import CUT, bounded_text, redacted, safe_values
 
@@ -142,19 +142,22 @@ class _PipeHandler(logging.Handler):
         else:
             self._pipe = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
             self._write = partial(os.write, self._pipe)
-        self._dropped = 0
+        self._dropped, self._patience = 0, Patience()
 
     def emit(self, record: logging.LogRecord) -> None:
         line = f"{self.format(record)}\n".encode(errors="replace")
         if self._dropped:
             line = f"... {NOT_READ % self._dropped}\n".encode() + line
-        patience = 0.0 if self._dropped else READER_PATIENCE
         try:
-            while line and select.select([], [self._pipe], [], patience)[1]:
+            while line and (self._takes_more(0.0) or self._patience.spend(self._takes_more)):
                 line = line[self._write(line) :]
         except OSError:  # filled meanwhile, or without a reader
             pass
         self._dropped = self._dropped + 1 if line else 0
+
+    def _takes_more(self, patience: float) -> bool:
+        """Whether it does within so many seconds."""
+        return bool(select.select([], [self._pipe], [], patience)[1])
 
 
 @contextmanager

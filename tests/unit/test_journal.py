@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ccm.journal import JournalHandler, field_name, is_journal
+from ccm.journal import READER_PATIENCE, JournalHandler, field_name, is_journal
 from ccm.log import _Line
 from tests.support.deadlines import timeout
 from tests.unit.test_log import record
@@ -68,6 +69,26 @@ def test_a_journal_that_reads_nothing_blocks_no_process(journal: socket.socket) 
     sending.close()
     last = decoded(journal.recv(1 << 16))["MESSAGE"]
     assert last.endswith(" log lines dropped: they were not read; node-0 heard")
+
+
+def test_a_journal_that_is_slow_holds_no_process_up_for_each_record(
+    journal: socket.socket,
+) -> None:
+    """A user of the host may have it read a record now and then: each would be waited for."""
+    heard, is_over = list[bytes](), threading.Event()
+
+    def read_slowly() -> None:
+        while not is_over.wait(READER_PATIENCE / 5):
+            heard.append(journal.recv(1 << 16))
+
+    sending, reading = handler(journal, Kept()), threading.Thread(target=read_slowly)
+    reading.start()
+    for _ in range(120):  # twenty or so wait in the kernel
+        sending.emit(record("said", what="x" * 4000))
+    is_over.set()
+    reading.join()
+    sending.close()
+    assert len(heard) < 30
 
 
 def test_each_field_of_a_record_is_one_of_the_journal(journal: socket.socket) -> None:

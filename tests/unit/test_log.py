@@ -1,16 +1,21 @@
 """One line a record, as text or JSON."""
 
 import logging
+import os
 import socket
 import subprocess
 import sys
+import threading
 
 import orjson
 import pytest
 
-from ccm.log import LIBRARIES, _Line, set_verbosity
+from ccm.journal import READER_PATIENCE
+from ccm.log import LIBRARIES, _Line, _PipeHandler, set_verbosity
 from ccm.redaction import redacted
 from tests.support.deadlines import timeout
+
+PAGE = 4096  # bytes of a pipe that are taken or given at once
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:
@@ -160,6 +165,26 @@ def test_a_reader_that_is_stuck_blocks_no_process() -> None:
     assert process.stderr
     with process.stderr as lines:
         assert 10 < len(lines.readlines()) < 200
+
+
+def test_a_reader_that_is_slow_holds_no_process_up_for_each_record() -> None:
+    """It takes a page of the pipe now and then, for which each record would be waited."""
+    reader, writer = os.pipe()
+    heard, is_over = list[bytes](), threading.Event()
+
+    def read_slowly() -> None:
+        while not is_over.wait(READER_PATIENCE / 5):
+            heard.append(os.read(reader, PAGE))
+
+    sending, reading = _PipeHandler(writer), threading.Thread(target=read_slowly)
+    reading.start()
+    for _ in range(200):  # sixteen wait in the kernel
+        sending.emit(record("x" * PAGE))
+    is_over.set()
+    reading.join()
+    for file in (reader, writer):
+        os.close(file)
+    assert len(heard) < 50
 
 
 def test_a_journal_that_is_stuck_blocks_no_process() -> None:
