@@ -15,6 +15,7 @@ ACTIVE, ERROR, PENDING_DELETE = "ACTIVE", "ERROR", "PENDING_DELETE"
 SHORTEST, LONGEST = 0.5, 15.0  # seconds between two looks
 LONGEST_FIRST = 120.0  # seconds until the first; an amphora takes a minute and more to boot
 SHARE = 0.15  # of the time that it has taken so far, until the next look
+MOST_LEARNT = 2.0  # times as long as before, from one call: what it took may be an exception
 EARLIER = 0.9  # of what it took, when the first look found it ready: it may have been sooner
 LATE = 600.0  # seconds of work after which a warning is due
 USUAL = {"CreateLoadBalancer": 4.0, "DeleteLoadBalancer": 2.0}
@@ -59,7 +60,9 @@ class Waiting:
         if work and work.call and work.teaches:
             took = self._clock() - work.since
             seconds = took if work.was_pending else min(took, self._first(work.call)) * EARLIER
-            self._usual[work.call] = min(seconds, LONGEST_FIRST)
+            self._usual[work.call] = min(
+                seconds, MOST_LEARNT * self._first(work.call), LONGEST_FIRST
+            )
         return work.call if work else ""
 
     def since(self, balancer_id: str) -> float:
