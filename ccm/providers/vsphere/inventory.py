@@ -195,8 +195,10 @@ class InventoryReader:
     async def read(self) -> Inventory:
         """Everything that the login may see, in one call and one more for each further page.
 
-        Guests write a part of it: pages that are too large halve until they fit.
+        Guests write a part of it: pages that are too large halve until they fit. The next read
+        begins with larger ones, whatever became of this one.
         """
+        self._pages = max(self._pages // 2, 1)
         while True:
             try:
                 inventory = self._understood(await self._objects())
@@ -208,7 +210,6 @@ class InventoryReader:
                     raise
                 self._pages *= 2
                 continue
-            self._pages = max(self._pages // 2, 1)
             return inventory
 
     async def _objects(self) -> list[Any]:

@@ -1,9 +1,12 @@
 """Nodes and their machines: found by UUID, with few calls, and what is told of them."""
 
+from contextlib import suppress
+
 import pytest
 
 from ccm.errors import CloudError
 from ccm.model.cloud import AddressType, Gone, PowerState, swapped_uuid
+from ccm.providers.vsphere.inventory import PAGE
 from tests.labs.vsphere.lab import Lab, config_of, nic
 from tests.providers.vsphere.conftest import Started, node_of, node_with
 
@@ -218,6 +221,23 @@ async def test_what_guests_write_makes_no_list_too_large(
     lab.change(machines[0]["name"], metadata="x" * (160 << 10))
     with pytest.raises(CloudError, match="a body of more than"):
         await cloud.describe(node_of(machines[0]))
+
+
+async def test_lists_that_were_too_large_once_are_read_all_the_same_later(
+    lab: Lab, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In pages of one object each there were more pages than a list may have, until a restart."""
+    made = lab.create(*(f"node-{number}" for number in range(20)))[0]
+    await cloud.known(node_of(made))
+    monkeypatch.setattr("ccm.providers.vsphere.inventory.MAX_PAGES", 10)
+    with monkeypatch.context() as too_small:
+        too_small.setattr("ccm.http.BODY_LIMIT", 4 << 10)
+        with pytest.raises(CloudError, match="more than 10 pages"):
+            await cloud.describe(node_of(made))
+    for _ in range(PAGE.bit_length()):
+        with suppress(CloudError):
+            await cloud.describe(node_of(made))
+    await cloud.known(node_of(made))
 
 
 async def test_parts_that_guests_write_make_no_list_too_large(
