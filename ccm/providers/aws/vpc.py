@@ -243,13 +243,15 @@ class Vpc:
         """
         if not instances or time.monotonic() - self._listed_at > OPENED_TTL:
             listed = self._api.read_if_allowed(list[SecurityGroup](), self.security_groups)
-            self._opened |= {group.id for group in listed if group.is_opened}
+            own_or_none = (group for group in listed if not tag.is_foreign(group.tags))
+            self._opened |= {group.id for group in own_or_none if group.is_opened}
             self._listed_at = time.monotonic()
         own = {group for item in instances for group in item.groups}
         found = {group.id: group for group in self.groups_with(own | self._opened)}
         if lost := own - found.keys():
             self.forget(item.id for item in instances)
             raise CloudError(f"EC2 does not list {', '.join(sorted(lost))}, which instances have")
+        self._opened &= found.keys()  # an answer may have made up any number
         known = {key: group for key, group in found.items() if not tag.is_foreign(group.tags)}
         chosen, ambiguous = set[str](), dict[str, CloudError]()
         for instance in instances:

@@ -394,6 +394,35 @@ async def test_a_group_that_the_first_answer_of_a_process_lacks_is_closed_inject
     assert opened_by(aws, "claimed") == set()
 
 
+async def test_groups_that_one_answer_made_up_cost_no_later_call_injected(aws: Aws) -> None:
+    """Each was asked for with each change of all Services, in a lock, until a restart."""
+    one, group = asking("nlb"), aws.make_group("claimed")
+    nodes = [node_of(aws.launch(SecurityGroupIds=[group])[0]) for _ in range(2)]
+    await aws.ensure(one, nodes)
+    aws.proxy.reset()
+    await aws.update_nodes(one, nodes[:1])
+    usual, made_up = aws.proxy.counted()["ec2:DescribeSecurityGroups"], list[bytes]()
+    await aws.start()
+
+    def adding(request: Request, answer: bytes) -> bytes:
+        is_list = "vpc-id" in request.parameters.values()
+        if request.operation != "DescribeSecurityGroups" or not is_list or made_up:
+            return answer
+        form = rb"<item><groupId>%s</groupId>.*?</ipPermissions></item>" % group.encode()
+        if (opened := re.search(form, answer)) and b"kubernetes.io/rule/" in opened[0]:
+            ids = (b"sg-%017x" % at for at in range(1000))
+            made_up.extend(opened[0].replace(group.encode(), item) for item in ids)
+        end = b"</securityGroupInfo>"
+        return answer.replace(end, b"".join(made_up) + end)
+
+    aws.proxy.rewrite = adding
+    await aws.update_nodes(one, nodes)
+    assert made_up
+    aws.proxy.reset()
+    await aws.update_nodes(one, nodes[:1])
+    assert aws.proxy.counted()["ec2:DescribeSecurityGroups"] <= usual
+
+
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
 async def test_no_group_is_closed_by_an_answer_that_lacks_its_instances_injected(
     aws: Aws, kind: str
