@@ -77,6 +77,7 @@ class ServicePort:
     number: int
     protocol: str
     node_port: int
+    app_protocol: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,7 @@ class Service(KubernetesObject):
                 int(str(port.get("port"))),
                 text(port.get("protocol")) or "TCP",
                 port["nodePort"],
+                text(port.get("appProtocol")),
             )
             for port in served
         ]

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from ccm.providers.aws.elb.annotations import (
     BOOLEANS,
     CLASSIC,
     MOST_PAIRS,
+    MOST_TEXT,
     NLB,
     PREFIX,
     SUPPORTED_ANNOTATIONS,
@@ -238,7 +240,7 @@ def test_more_pairs_than_count_are_refused(name: str) -> None:
         Annotations({name: ",".join(pairs)}).key_values(name)
 
 
-@pytest.mark.parametrize("text", ["a," * 131_072, "=" * 262_144])
+@pytest.mark.parametrize("text", ["a," * 131_072, "=" * 262_144, "," * 262_144])
 def test_labels_without_number_cost_no_time(text: str) -> None:
     """Each start, and each new leader, reads those of all Services before anything is done."""
     nothing: Any = SimpleNamespace(api=None, tagging=None)
@@ -248,6 +250,24 @@ def test_labels_without_number_cost_no_time(text: str) -> None:
     for _ in range(100):
         assert not balancers.selector_labels(endless)
     assert time.process_time() - began < CPU_SECONDS
+
+
+@pytest.mark.parametrize("size", [MOST_TEXT // 2, 130_000])
+def test_a_list_of_ports_without_number_is_read_for_none_of_them(size: int) -> None:
+    """Forty Services that had them read for each port kept all threads busy for minutes."""
+    ports = [port(number, node_port=30000 + number) for number in range(1, 501)]
+    began = time.process_time()
+    with suppress(Refused):
+        network({"ssl-cert": "arn:1", "ssl-ports": "1," * size}, ports=ports)
+    assert time.process_time() - began < CPU_SECONDS
+
+
+@pytest.mark.parametrize("kind", [CLASSIC, NLB])
+def test_an_annotation_without_measure_is_refused(kind: str) -> None:
+    for size in (MOST_TEXT, MOST_TEXT + 1):
+        one = service("web", {f"{PREFIX}ssl-cert": "a" * size}, ports=PORTS)
+        with nullcontext() if size == MOST_TEXT else pytest.raises(Refused, match="characters"):
+            read_request(one, kind, ClusterTag("kit"))
 
 
 @pytest.mark.parametrize("kind", [CLASSIC, NLB])

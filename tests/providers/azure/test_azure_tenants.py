@@ -1,6 +1,7 @@
 """What tenants write in their Services harms no other Service."""
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from functools import partial
 from typing import Any, cast
@@ -8,10 +9,14 @@ from typing import Any, cast
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.testkit.harness import port
+from ccm.cloud.testkit.harness import port, service
+from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import CloudError, Refused, RetryAfter, TakenByAnother
 from ccm.model.objects import Json, Node
 from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.config import AzureConfig
+from ccm.providers.azure.lb.annotations import PREFIX
+from ccm.providers.azure.lb.request import read_request
 from ccm.providers.azure.shared_writes import SharedResource
 from tests.labs.azure.lab import OTHER_GROUP, Lab
 from tests.providers.azure.conftest import Started, host
@@ -292,6 +297,23 @@ async def test_allowed_networks_without_end_are_refused(
     with pytest.raises(Refused, match=why):
         await cloud.ensure(web(annotations={"allowed-ip-ranges": allowed}, ports=listed), node)
     assert not addresses(lab)
+
+
+def test_each_of_many_ports_may_name_the_probe_of_another() -> None:
+    """Each was compared with all others: for seconds the worker did nothing else."""
+    ports = [port(number, node_port=30000 + number) for number in range(1, 2701)]
+    keys = (f"service.beta.kubernetes.io/port_{item['port']}_health-probe_port" for item in ports)
+    asked = service("a", dict.fromkeys(keys, "2700"), ports=ports, ipFamilies=["IPv4", "IPv6"])
+    began = time.process_time()
+    request = read_request(asked, AzureConfig(), "kit")
+    assert time.process_time() - began < CPU_SECONDS
+    assert {probe["properties"]["port"] for probe in request.probes("IPv4")} == {32700}
+
+
+def test_what_is_read_for_each_port_has_few_characters() -> None:
+    annotations = {f"{PREFIX}load-balancer-health-probe-protocol": "a" * 8193}
+    with pytest.raises(Refused, match="more than 8192 characters"):
+        read_request(service("a", annotations), AzureConfig(), "kit")
 
 
 OFF = {"disable-load-balancer-floating-ip": "true"}

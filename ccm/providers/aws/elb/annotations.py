@@ -63,6 +63,7 @@ BOOLEANS: Mapping[str, bool] = {
 NUMBER = re.compile(rf"[+-]?[0-9]{{1,{MOST_DIGITS}}}")
 """What Go's strconv.ParseInt takes."""
 MOST_PAIRS = 50  # of `key=value`; AWS takes no more tags, and no more labels of Nodes count
+MOST_TEXT = 32_768  # characters of an annotation that are read for each port; 50 tags take 19,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,9 @@ class Annotations:
     def for_type(cls, service: Service, elb_type: str) -> "Annotations":
         """Those with an effect on a load balancer of this type; `Refused` as upstream does."""
         found = cls.of(service)
+        for name in found.values:
+            if len(found.values[name]) > MOST_TEXT:
+                raise Refused(f"annotation {PREFIX}{name} has more than {MOST_TEXT} characters")
         rejected = REJECTED_ANNOTATIONS[elb_type]
         if found.text(rejected):
             raise Refused(
@@ -143,7 +147,8 @@ class Annotations:
 
     def csv(self, name: str) -> list[str]:
         """The parts of a comma-separated list, in their order."""
-        return [part.strip() for part in self.text(name).split(",") if part.strip()]
+        parts = self.text(name).strip(", ").split(",")
+        return [part.strip() for part in parts if part.strip()]
 
     def key_values(self, name: str) -> dict[str, str]:
         """`key=value,…` as upstream reads it: a value may be missing, and ends at a second `=`.

@@ -41,6 +41,7 @@ class LoadBalancerRequest:
     tags: Mapping[str, str]
     ip_families: tuple[str, ...]
     requires_ipv6: bool
+    tls_ports: frozenset[int]  # the numbers of the ports that get the certificate
     address_type: str = IPV4
     own_tags: Mapping[str, str] = field(default_factory=dict)  # of the load balancer alone
 
@@ -69,27 +70,6 @@ class LoadBalancerRequest:
             name = "scheme" if "scheme" in values and "internal" not in values else "internal"
             self.annotations.ignore(name, f"the load balancer is {kind}, {IMMUTABLE}")
         return replace(self, is_internal=is_internal)
-
-    @property
-    def tls_ports(self) -> frozenset[int]:
-        """The numbers of the ports that get the certificate: those listed, or all of them.
-
-        As upstream reads the list, blanks count.
-        """
-        numbers = frozenset(port.number for port in self.ports)
-        if not self.annotations.text("ssl-cert"):
-            return frozenset()
-        if self.annotations.text("ssl-ports") in ("", "*"):
-            return numbers
-        by_name = {port.name: port.number for port in self.ports if port.name}
-        found = set()
-        for item in self.annotations.values["ssl-ports"].split(","):
-            number = int(item) if NUMBER.fullmatch(item) else by_name.get(item)
-            if number not in numbers:
-                self.annotations.ignore("ssl-ports", f"{item!r} in it is not a port of the Service")
-            else:
-                found.add(number)
-        return frozenset(found)
 
 
 def read_request(service: Service, elb_type: str, tag: ClusterTag) -> LoadBalancerRequest:
@@ -122,6 +102,7 @@ def read_request(service: Service, elb_type: str, tag: ClusterTag) -> LoadBalanc
         tags=_tags(service, annotations, tag),
         ip_families=service.ip_families,
         requires_ipv6=service.requires_ipv6,
+        tls_ports=_tls_ports(annotations, ports),
     )
     if elb_type == CLASSIC:
         request.refuse_ipv6(f"annotate {PREFIX}type: nlb")
@@ -133,6 +114,27 @@ def _tags(service: Service, annotations: Annotations, tag: ClusterTag) -> dict[s
     if clash := sorted(filter(says_ownership, additional)):
         raise annotations.invalid("additional-resource-tags", f"it without {', '.join(clash)}")
     return {**additional, **ours}
+
+
+def _tls_ports(annotations: Annotations, ports: Sequence[ServicePort]) -> frozenset[int]:
+    """The numbers of the ports that get the certificate: those listed, or all of them.
+
+    As upstream reads the list, blanks count.
+    """
+    numbers = frozenset(port.number for port in ports)
+    if not annotations.text("ssl-cert"):
+        return frozenset()
+    if annotations.text("ssl-ports") in ("", "*"):
+        return numbers
+    by_name = {port.name: port.number for port in ports if port.name}
+    found = set()
+    for item in annotations.values["ssl-ports"].split(","):
+        number = int(item) if NUMBER.fullmatch(item) else by_name.get(item)
+        if number not in numbers:
+            annotations.ignore("ssl-ports", f"{item!r} in it is not a port of the Service")
+        else:
+            found.add(number)
+    return frozenset(found)
 
 
 def label_selector(annotations: Annotations) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ CONFIGURATIONS = "load-balancer-configurations"
 RESOURCE_GROUP = "load-balancer-resource-group"
 MOST_PROBE_SECONDS = 120  # interval times number, which Azure does not take
 MOST_ITEMS = 50  # of `key=value` and of load balancers; Azure has no more tags
+MOST_TEXT = 8192  # characters of what is read for each port
 
 _GROUP = re.compile(r"[\w().-]{0,89}[\w()-]")
 
@@ -37,6 +38,8 @@ WITHOUT_EFFECT = {
 NOT_SERVED = {
     "pls-create": "private link services are not made here",
 }
+LISTS = "allowed-ip-ranges", "pip-tags"
+"""Those that are read once; all others may be read for each port."""
 PRIVILEGED = (
     "additional-public-ips", "disable-load-balancer-nsg-rule", "load-balancer-internal-subnet",
     "load-balancer-resource-group", "pip-name", "pip-name-ipv6", "pip-prefix-id",
@@ -59,6 +62,9 @@ class Annotations:
                 raise Refused(f"annotation {PREFIX}{name}: {why}")
         for key in sorted(self.values):
             name = key.removeprefix(PREFIX)
+            is_read = key.startswith((PREFIX, PORT_PREFIX)) and name not in LISTS
+            if is_read and len(self.values[key]) > MOST_TEXT:
+                raise Refused(f"annotation {key} has more than {MOST_TEXT} characters")
             if key.startswith(PREFIX) and name not in KNOWN and name not in NOT_SERVED:
                 why = WITHOUT_EFFECT.get(name, "it is not known")
                 if not name.startswith("pls-"):

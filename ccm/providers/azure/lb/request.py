@@ -64,6 +64,7 @@ class BalancerRequest:
     subnet: str
     fixed: Mapping[str, str]
     ports: Sequence[ServicePort]
+    node_ports: Mapping[str, int]  # by the names, in small letters, and numbers of the ports
     sources: Sequence[str] = ()
     denies_others: bool = False
     public: Mapping[str, PublicAddress] = field(default_factory=dict)
@@ -185,7 +186,7 @@ class BalancerRequest:
         protocol = self.annotations.of_port(port.number, "health-probe_protocol")
         protocol = (
             protocol
-            or self._app_protocol(port)
+            or port.app_protocol
             or self.annotations.text("load-balancer-health-probe-protocol")
         )
         kind = PROBE_PROTOCOLS.get(protocol.lower(), "Tcp")
@@ -227,17 +228,12 @@ class BalancerRequest:
             )
         return {"intervalInSeconds": interval, "probeThreshold": count}
 
-    def _app_protocol(self, port: ServicePort) -> str:
-        found = (item for item in self.service.ports if item.get("port") == port.number)
-        return next((text(item.get("appProtocol")) for item in found), "")
-
     def _probe_port(self, port: ServicePort, asked: str) -> int:
         """The node port of the Service's port of this number or name, or another number."""
         if not asked:
             return port.node_port
-        for item in self.ports:
-            if asked.lower() == item.name.lower() or asked == str(item.number):
-                return item.node_port
+        if asked.lower() in self.node_ports:
+            return self.node_ports[asked.lower()]
         if not (asked.isascii() and asked.isdecimal() and len(asked) < 6 and int(asked) <= 65535):
             raise Refused(
                 f"port {port.number}: its probe's port {asked!r} is none of the Service's"
@@ -278,6 +274,7 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
         subnet=subnet or config.subnet_name,
         fixed=_fixed(service, annotations),
         ports=ports,
+        node_ports=_by_name(ports),
         sources=sources,
         denies_others=denies_others,
         public={} if is_internal else public,
@@ -287,6 +284,14 @@ def read_request(service: Service, config: AzureConfig, cluster: str) -> Balance
         request.probes(family)
         request.rules(family, "", "", "")  # what is refused is refused before any call
     return request
+
+
+def _by_name(ports: Sequence[ServicePort]) -> dict[str, int]:
+    """The first that has a name or number counts."""
+    listed = [
+        (key, port.node_port) for port in ports for key in (port.name.lower(), str(port.number))
+    ]
+    return dict(reversed(listed))
 
 
 def additional_ips(annotations: Annotations) -> list[str]:

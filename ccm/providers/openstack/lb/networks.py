@@ -28,6 +28,7 @@ from ccm.providers.openstack.neutron import list_all, list_ports
 KEPT = 300.0  # seconds
 FIXED_KEPT = 10.0  # seconds for the addresses of a server; one without any is asked for each time
 MAX_NAME = 255  # characters; Neutron's
+MAX_PATTERN = 1000  # characters, of which each `[` may be looked for to the end
 MAX_WAYS = 8  # of a regular expression, by which a tenant could keep us busy
 REPEAT, CHOICE = 2, 1
 """A repetition multiplies the ways to match by the length of a name, a choice by two."""
@@ -237,6 +238,9 @@ def _name_test(pattern: str) -> Callable[[Subnet], bool]:
         return lambda _: True
     is_negated, body = pattern.startswith("!"), pattern.removeprefix("!")
     ways = REPEAT * len(_REPEATS.findall(body)) + CHOICE * body.count("|")
+    if len(body) > MAX_PATTERN:
+        why = f"is longer than {MAX_PATTERN} characters"
+        raise Refused(f"annotation floating-subnet {pattern[:MAX_NAME]!r} {why}")
     if body.startswith("~") and (ways > MAX_WAYS or _NESTED.search(body)):
         raise Refused(
             f"annotation floating-subnet {pattern!r} may take for ever: use fewer of * + ? {{ |"
