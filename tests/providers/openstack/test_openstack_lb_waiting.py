@@ -18,7 +18,7 @@ from ccm.providers.openstack.lb.annotations import PREFIX
 from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.octavia import PENDING_KEPT, UNANSWERED, Octavia
-from ccm.providers.openstack.lb.waiting import Waiting
+from ccm.providers.openstack.lb.waiting import LATE, Waiting
 
 
 class Clock:
@@ -402,6 +402,29 @@ async def test_of_two_load_balancers_of_a_service_the_one_that_is_not_in_use_goe
     found, others = await balancers._members.find(request)
     assert (found and found.id, [*others]) == ("1" if is_published else "0", [])
     assert len(fake.records) == (1 if is_published else 3)
+
+
+async def test_what_no_one_waits_for_any_more_is_not_looked_at_with_what_others_wait_for() -> None:
+    """A second one that its Service has left is in no list later, by which it would end."""
+    fake, clock = Project(), Clock()
+    fake.state, api, looking = "ACTIVE", cast(Any, fake), service()
+    balancers = OctaviaLoadBalancers(api, BalancerSection(), {}, Cluster("kubernetes"))
+    balancers._octavia.waiting._clock = lambda: clock.now
+    names = Names.of(looking, Cluster("kubernetes"))
+    own = {"tags": names.tags(Role.OWNER), "name": names.balancer, "vip_port_id": ""}
+    fake.records["1"] = {"id": "1", "vip_address": "10.0.0.1", **own}
+    looking.raw["status"] = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
+    for number in range(2, 12):
+        fake.records[str(number)] = {"id": str(number), "vip_address": "10.0.0.2", **own}
+        with pytest.raises(RetryAfter):
+            await balancers.ensure(looking, [])
+        clock.now += LATE
+    assert [*fake.records] == ["1"]
+    assert len(balancers._octavia.waiting.tags()) == 1
+    clock.waiting = balancers._octavia.waiting
+    usual = clock.waiting._first("CreateLoadBalancer")
+    clock.looks("PENDING_CREATE", 60.0)
+    assert clock.waiting._first("CreateLoadBalancer") > usual
 
 
 @pytest.mark.parametrize(

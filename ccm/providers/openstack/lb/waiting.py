@@ -29,6 +29,7 @@ class Work:
 
     call: str
     since: float
+    asked_at: float
     tag: str
     teaches: bool
     was_pending: bool = False
@@ -47,12 +48,17 @@ class Waiting:
         return balancer_id in self._work
 
     def begin(self, balancer_id: str, call: str, tag: str = "", listeners: int = 0) -> None:
-        """Octavia has taken a call for a load balancer of so many listeners."""
+        """Octavia has taken a call for a load balancer of so many listeners.
+
+        What no one has asked about for long is forgotten: its Service has left it, or has gone.
+        """
+        now = self._clock()
+        self._work = {key: it for key, it in self._work.items() if now - it.asked_at < LATE}
         others = self._work.keys() - {balancer_id}
         for other in others:
             self._work[other].teaches = False
         teaches = not others and listeners <= USUAL_LISTENERS
-        self._work[balancer_id] = Work(call, self._clock(), tag, teaches)
+        self._work[balancer_id] = Work(call, now, now, tag, teaches)
 
     def end(self, balancer_id: str) -> str:
         """It is done, or gone; the call that it was for, if any."""
@@ -89,9 +95,9 @@ class Waiting:
             return self.end(balancer_id)
         if balancer_id not in self._work:
             self.begin(balancer_id, "")
-        work = self._work[balancer_id]
-        work.was_pending = True
-        age = self._clock() - work.since
+        work, now = self._work[balancer_id], self._clock()
+        work.was_pending, work.asked_at = True, now
+        age = now - work.since
         message = f"load balancer {balancer_id} is {state}"
         if age > LATE:
             raise CloudError(f"{message} for {age:.0f} s: see what Octavia waits for")
