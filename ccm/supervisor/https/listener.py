@@ -23,10 +23,10 @@ MAX_HANDSHAKES = 300
 """Beside those: no more than the clients that speak in five turns of the loop, as one of them may
 need as long for its part."""
 ACCEPTED_AT_ONCE = 64  # connections, in one turn of the loop, which may be a long one
-HANDSHAKES, HANDSHAKE_PAUSE = 20, 0.2
+HANDSHAKES, HANDSHAKE_PAUSE = 20, 1.0
 """So many connections of one address at once, then one in so many seconds, whatever comes on them:
 each may take milliseconds of the loop that renews the Lease."""
-ALL_HANDSHAKES, ALL_PAUSE = 500, 0.002  # the same of this host, and of all others together
+ALL_HANDSHAKES, ALL_PAUSE = 100, 0.01  # the same of this host, and of all others together
 MOST_ADDRESSES = 10_000  # whose connections are counted
 TLS_HANDSHAKE = b"\x16"  # the first byte of a client
 ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
