@@ -32,7 +32,7 @@ from ccm.cloud.lookup import (
     MAX_VALUES,
     NOT_UNDERSTOOD,
     OBJECT_WEIGHT,
-    verify_count,
+    verify_lists,
 )
 from ccm.directories import read_bounded
 from ccm.errors import CloudError, Unanswered
@@ -223,9 +223,8 @@ class JsonApi:
             said = self.error_text(content, response)
             message = safe_text(f"{named}: {response.status} {said}".strip())
             raise self.error(message, content, response)
-        result = self.result(named, content)
-        verify_count(named, len(result) if isinstance(result, list) else 0)
-        return result
+        verify_lists(named, content)
+        return self.result(named, content)
 
     def named(self, operation: str) -> str:
         """An operation as errors name it."""

@@ -82,6 +82,16 @@ def verify_count(operation: str, count: int) -> None:
         raise CloudError(f"{operation}: the list has more than {MAX_RECORDS} records")
 
 
+def verify_lists(operation: str, content: object) -> None:
+    """The same for each list and object in an answer: a single record may have a million parts."""
+    left = [content]
+    while left:
+        if isinstance(item := left.pop(), dict | list):
+            verify_count(operation, len(item))
+            values = item.values() if isinstance(item, dict) else item
+            left.extend(value for value in values if isinstance(value, dict | list))
+
+
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """The items in their order, at most `size` at a time."""
     for start in range(0, len(items), size):

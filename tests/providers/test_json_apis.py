@@ -465,7 +465,8 @@ async def test_an_answer_of_more_values_than_memory_has_room_for_is_an_error() -
 
 
 async def test_the_pages_of_a_list_take_together_no_more_than_one_answer_may() -> None:
-    api, pages = answering(b'{"droplets": [' + b'"",' * (VALUES // 8) + b'""]}'), 0
+    texts = b"[" + b'"",' * 50_000 + b'""],'
+    api, pages = answering(b'{"droplets": [' + texts * (VALUES // 400_000) + b"[]]}"), 0
     numbers = iter(range(1000))
     listed = api.read_pages(
         Request("ListThings", "read", "GET", "/x"), lambda _: {"page": next(numbers)}
@@ -547,6 +548,7 @@ MACHINES = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtua
             lambda it: it.get("List", "/instances"),
         ),
         (proxmox("https://x", ""), {"data": [{}] * 3}, lambda it: it.get("List", "/x")),
+        (azure("", ""), {"properties": {"rules": [{}] * 3}}, lambda it: it.get("Get", MACHINES)),
     ],
 )
 async def test_a_list_of_more_records_than_a_turn_has_time_for_is_an_error_in_each_cloud(

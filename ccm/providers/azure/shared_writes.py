@@ -6,13 +6,12 @@ they changed it meanwhile. A second write while one goes on is refused.
 
 import time
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 
 from ccm.cloud.shared_read import SharedLock
 from ccm.cloud.shared_write import PendingChange, SharedWrite, end_all
 from ccm.errors import CloudError, Denied, NoRoom, NotFound, Refused, RetryAfter
-from ccm.model.objects import Json, objects, text
+from ccm.model.objects import Json, copy_of, objects, text
 from ccm.providers.azure.api import BUSY_RETRY, RACE_RETRY, AzureApi, PreconditionFailed
 from ccm.providers.azure.ids import key_of, properties_of
 
@@ -119,11 +118,11 @@ class SharedResource:
         current, before = known or await self.read(), self._etag
         if current is not None:
             await self._learn(current)
-        wanted = deepcopy(current) if current is not None else deepcopy(self._empty)
-        if wanted is None:
+        if (base := current if current is not None else self._empty) is None:
             raise Missing(f"{self._noun} {self.path} is not there")
+        wanted = copy_of(base)
         for item in batch:
-            unchanged = deepcopy(wanted)
+            unchanged = copy_of(wanted)
             try:
                 item.change.edit(wanted)
             except CloudError as error:

@@ -1,11 +1,10 @@
 """The one security group of all Services: who may reach their addresses, written with others'."""
 
 from collections.abc import Collection, Iterable, Sequence
-from copy import deepcopy
 from dataclasses import replace
 
 from ccm.cloud.shared_read import SharedRead
-from ccm.model.objects import Json, text
+from ccm.model.objects import Json, copy_of, text
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.ids import NETWORK
@@ -103,10 +102,10 @@ class Admission:
             others = [item.reached for item in self._records.others(names)] if names else []
             security_group.apply(item, access, addresses, extent, others)
 
-        copy = deepcopy(group)
+        copy = copy_of(group)
         edit(copy)
         if copy == group and not access:  # one answer may lack the rules, which no one closes later
             group = await self._group.listed() or group
-            edit(copy := deepcopy(group))
+            edit(copy := copy_of(group))
         if copy != group:
             await self._group.change(edit, group, owner=owner)

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import md5
 from ipaddress import ip_address
@@ -15,7 +14,7 @@ from ccm.cloud.gate import METHOD_TIMEOUT
 from ccm.cloud.machines import verify_any
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, NotFound, Refused, RetryAfter
-from ccm.model.objects import Json, Node, objects, text
+from ccm.model.objects import Json, Node, copy_of, objects, text
 from ccm.providers.azure import ids
 from ccm.providers.azure.api import BUSY_RETRY, RACE_RETRY, AzureApi
 from ccm.providers.azure.config import AzureConfig
@@ -257,7 +256,7 @@ class Members:
 
 def _is_wrong(interface: Json, pool_id: str, wanted: Collection[str]) -> bool:
     """Whether some of its IP configurations are to be put in the pool, or taken out of it."""
-    changed = deepcopy(interface)
+    changed = copy_of(interface)
     _put_in(changed, pool_id, wanted)
     return changed != interface
 

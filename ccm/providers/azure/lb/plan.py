@@ -4,12 +4,11 @@ Nothing in here acts: each function changes a resource in place, before it is wr
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.errors import NoRoom, Refused, RetryAfter, TakenByAnother
-from ccm.model.objects import Json, objects, text
+from ccm.model.objects import Json, copy_of, objects, text
 from ccm.providers.azure.ids import id_of, key_of, name_of, properties_of
 from ccm.providers.azure.lb.names import BASE, IPV6, SHARED_PROBE, Names
 from ccm.providers.azure.lb.request import TRANSPORTS, BalancerRequest
@@ -318,7 +317,7 @@ def pools_of(balancer: Json) -> list[Json]:
 
 def is_shared(balancer: Json, names: Names) -> bool:
     """Whether others use a frontend of the Service's, so that it has to stay."""
-    left = deepcopy(balancer)
+    left = copy_of(balancer)
     remove(left, names)
     return any(names.is_own(text(item.get("name"))) for item in frontends_of(left))
 

@@ -1,10 +1,9 @@
 """The load balancers as resources: read together, and written one Service at a time."""
 
 from collections.abc import Collection
-from copy import deepcopy
 
 from ccm.errors import Refused, RetryAfter
-from ccm.model.objects import Json
+from ccm.model.objects import Json, copy_of
 from ccm.providers.azure import ids
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.balancer_configs import INTERNAL_SUFFIX
@@ -43,7 +42,7 @@ class BalancerResources:
         frontends have the same address. What is right is not written.
         """
         current, names = balancers.get(place), planned.request.names
-        copy = deepcopy(current or self._empty)
+        copy = copy_of(current or self._empty)
         planned.apply(copy)
         same_kind = [item for item in balancers if item.is_internal == place.is_internal]
         others = [item for item in same_kind if item != place]
