@@ -145,8 +145,9 @@ class ServiceAccountTokens:
     async def _keep_fresh(self, controller: str) -> None:
         account, failures = self._accounts[controller], 0
         while True:
-            wait = RETRY.delay(failures, random.random()) if failures else 0.0
-            await self._wait_until_due(account, max(account.renew_at - time.monotonic(), wait))
+            due = account.renew_at - time.monotonic()
+            wait = RETRY.delay(failures, random.random()) if failures else due
+            await self._wait_until_due(account, wait)
             failures = 0 if await self._renew(controller) else failures + 1
 
     async def _wait_until_due(self, account: _Account, seconds: float) -> None:

@@ -205,6 +205,19 @@ async def test_a_refused_token_is_replaced_but_not_in_a_storm() -> None:
         assert (own.token("node") or "").startswith(f"{NODE}/2/")
 
 
+async def test_a_refused_token_is_replaced_also_where_the_first_try_fails() -> None:
+    """As while the account is deleted and yet to be recreated; its worker complains only once."""
+    async with (
+        accounts(NODE) as (known, kube),
+        kept(kube, "node", min_renew_interval=0.01) as (own, given),
+    ):
+        known.make(NODE)
+        known.troubles = [404]
+        own.on_refused("node")
+        await until(lambda: len(given.tokens) == 2)
+        assert (own.token("node") or "").startswith(f"{NODE}/2/")
+
+
 @asynccontextmanager
 async def worker(supervisor: Kube) -> AsyncIterator[tuple[WorkerToken, Kube, list[str]]]:
     """A worker's held, its client, and its complaints."""
