@@ -214,7 +214,10 @@ def _delay(failure: Exception, failures: int, timings: WatchTimings) -> float:
 
 
 async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[WatchEvent]:
-    """A page that is too large is asked for again with half as many objects, down to one."""
+    """A page that is too large is asked for again with half as many objects, down to one.
+
+    The next one has twice as many again: what few objects need costs the others no page each.
+    """
     yield ListStarted()
     size, more, first, bounded = PAGE_SIZE, dict[str, str](), "", kube.up_to(MAX_PAGE)
     while True:
@@ -242,6 +245,7 @@ async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wat
             break
         if more == (more := {"continue": text(meta["continue"])}):
             raise Unreachable(f"GET {path}: a page came again instead of the next one")
+        size = min(2 * size, PAGE_SIZE)
     position.move(first)
     yield ListCompleted()
 

@@ -139,7 +139,7 @@ async def test_a_long_list_comes_in_pages() -> None:
     [
         pytest.param("http.BODY_LIMIT", 4_000, [], id="bytes"),
         pytest.param("kube.watch.MAX_PAGE", 4_000, [], id="values"),
-        pytest.param("kube.watch.MAX_PAGE", 16_000, [1, 1, 1], id="alone"),
+        pytest.param("kube.watch.MAX_PAGE", 16_000, [3, 1, 2, 1, 2, 1], id="alone"),
     ],
 )
 async def test_a_page_that_is_too_large_is_halved_until_it_fits(
@@ -158,7 +158,26 @@ async def test_a_page_that_is_too_large_is_halved_until_it_fits(
         listed = [each["metadata"]["name"] for each in await list_once(kube, "/api/v1/nodes")]
     assert listed == list("abcdef")
     limits = [int(request.query["limit"]) for request in server.requests]
-    assert limits == [100, 50, 25, 12, 6, 3, 3, *alone]
+    assert limits == [100, 50, 25, 12, 6, 3, 6, *alone]
+
+
+async def test_a_few_large_objects_make_no_pages_small_but_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else three Services of one tenant had all others listed two by two."""
+    monkeypatch.setattr("ccm.kube.watch.MAX_PAGE", 15_000)
+    sizes = [10] * 100 + [10_000] * 3 + [10] * 400
+    found = [obj(f"n{at}", 1) | {"x": "x" * size} for at, size in enumerate(sizes)]
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        begin, limit = int(request.query.get("continue", 0)), int(request.query["limit"])
+        more = str(begin + limit) if begin + limit < len(found) else ""
+        return await listing(5, *found[begin : begin + limit], more=more)(request)
+
+    async with serving(page) as (server, kube):
+        listed = [each["metadata"]["name"] for each in await list_once(kube, "/api/v1/nodes")]
+    assert listed == [each["metadata"]["name"] for each in found]
+    assert len(server.requests) < 30
 
 
 async def test_one_object_that_is_too_large_is_a_failure_and_no_circle(
