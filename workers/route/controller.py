@@ -32,14 +32,13 @@ from workers.route.pod_cidrs import (
     PodCidrLimits,
     PodCidrs,
 )
-from workers.route.steps import Failures, Steps
+from workers.route.steps import ORPHAN, Failures, Steps, orphan_key
 from workers.store import DUPLICATE
 
 log = logging.getLogger(__name__)
 
 COMPONENT = "route_controller"
 FULL_PASS = "all routes"  # the key of the full pass; no Node can be named so
-ORPHAN = "route "  # what the key of routes without a Node begins with
 CONCURRENT_KEYS = 200  # at the same time (upstream's number); the budget paces the cloud calls
 
 BACKOFF = RETRY
@@ -123,6 +122,9 @@ class RouteController:
         if before and (node is None or node.uid != before.node.uid):
             self._state.table.disown(key)
             self._listing.ask()
+        kept = after.networks if after else ()
+        for network in {*(before.networks if before else ())}.difference(kept):
+            self._listing.changed(orphan_key(network))
         if usual and usual != pod_cidrs.usual_lengths():
             self._listing.ask()  # others may have lost or won a network: the full pass finds them
         if before and after and before.networks == after.networks:
@@ -223,7 +225,7 @@ class RouteController:
                 yield name
         for network in {known.network for known in self._state.table}:
             if any(plan_orphans(network, self._state, {})):
-                yield f"{ORPHAN}{network}"
+                yield orphan_key(network)
 
     async def _reconcile_node(self, cidrs: PodCidrs) -> Result:
         """Give a Node its routes and its condition; record an Event when that fails."""

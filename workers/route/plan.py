@@ -120,14 +120,20 @@ def _route(cidrs: PodCidrs, network: Network, state: RouteState) -> Iterator[Act
 
 
 def _stale(cidrs: PodCidrs, kept: Collection[Network], state: RouteState) -> Iterator[Action]:
-    """Take away the routes to a Node that does not have their networks, or not by right.
-
-    An unreadable one may be the claim to any other network.
-    """
+    """Take away the routes to a Node that does not have their networks, or not by right."""
+    lost = {*cidrs.networks, *_not_of(cidrs, state)} - {*kept}
     for known in state.table.to(cidrs.node.name):
-        is_unclear = bool(cidrs.unreadable) and known.network not in cidrs.networks
-        if known.network not in kept and not is_unclear and state.may_delete(known):
+        if known.network in lost and state.may_delete(known):
             yield DropRoute(known, "not a network of its node")
+
+
+def _not_of(cidrs: PodCidrs, state: RouteState) -> set[Network]:
+    """The networks of routes to a Node that it does not have.
+
+    What cannot be read may be the claim to one of them each: then none.
+    """
+    others = {known.network for known in state.table.to(cidrs.node.name)} - {*cidrs.networks}
+    return others if len(others) > len(cidrs.unreadable) else set()
 
 
 def is_right(route: Route, node: Node) -> bool:
@@ -211,7 +217,15 @@ def plan_orphans(network: Network, state: RouteState, failures: Failures) -> Ite
         return  # that Node's plan frees its network
     may_be_theirs = any(not cidrs.node.provider_id for cidrs in nodes_with)
     for known in filter(state.may_delete, state.table.on(network)):
+        target = state.pod_cidrs.get(known.route.node)
         if known.route.is_blackhole:
             yield DropRoute(known, "blackhole")
-        elif not may_be_theirs and state.pod_cidrs.get(known.route.node) is None:
+        elif target is None and not may_be_theirs:
             yield DropRoute(known, "no such node")
+        elif target and not state.may_route(target) and _is_no_ones(network, target, state):
+            yield DropRoute(known, "no node has its network")
+
+
+def _is_no_ones(network: Network, target: PodCidrs, state: RouteState) -> bool:
+    """Whether no Node has a network, nor may that have it to which it leads."""
+    return not state.pod_cidrs.nodes_with(network) and network in _not_of(target, state)

@@ -39,7 +39,13 @@ CALLS, CALL_PAUSE = 10, 5.0
 """So many routes are created for a Node at once, then one in so many seconds: what the cloud
 refuses, it refuses again, and a kubelet changes its Node as often as it likes."""
 MOST_NODES = 10_000  # whose calls are counted
+ORPHAN = "route "  # what the key of routes without a Node begins with
 Failures = dict[Network, CloudError]
+
+
+def orphan_key(network: Network) -> str:
+    """The key of the routes to a network that no Node has."""
+    return f"{ORPHAN}{network}"
 
 
 class Steps:
@@ -97,10 +103,12 @@ class Steps:
         """Whether a list that is new enough has it.
 
         To a Node's own network the Node alone counts: whatever the list says of where the route
-        leads, it is not to this one. The kubelet of that other Node may change it for ever.
+        leads, it is not to this one. To one that no Node has, the last that had it does. The
+        kubelet of the Node to which it leads may change that for ever.
         """
-        is_own = self.state.pod_cidrs.get(key) is not None
-        return known.is_listed and self._listing.covers(key if is_own else known.route.node)
+        names = {it.node.name for it in self.state.pod_cidrs.nodes_with(known.network)}
+        other = known.route.node if names else orphan_key(known.network)
+        return known.is_listed and self._listing.covers(key if key in names else other)
 
     async def _change(self, key: str, action: AddRoute | DropRoute, failures: Failures) -> None:
         try:

@@ -1,7 +1,7 @@
 """Nodes whose kubelets write pod CIDRs that are not theirs, and routes that stay behind."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 
@@ -12,7 +12,7 @@ from ccm.model.cloud import Instance, Route, Unknown
 from ccm.model.objects import Json, Node
 from tests.integration.route.cloud import FakeRoutes
 from tests.integration.route.world import World, successor, world
-from tests.support.cloud import Inventory, MarkedMachines
+from tests.support.cloud import Inventory, MarkedMachines, Named
 from tests.support.nodes import (
     Tweak,
     changed,
@@ -326,6 +326,76 @@ async def test_a_node_that_changes_for_ever_keeps_no_other_from_a_network_that_i
         await w.settle()
         assert cloud.routes[A4] == "victim"
         assert next(numbers) < 10, "the route waited for the end of the changes"
+
+
+@pytest.mark.parametrize(
+    ("turns", "odd", "registers"),
+    [
+        pytest.param(3, [], False, id="changes"),
+        pytest.param(3, [], True, id="registers"),
+        pytest.param(1, ["fd00:244::192.168.001.001/64"], False, id="unreadable"),
+    ],
+)
+async def test_a_node_that_registers_again_with_other_pod_cidrs_gathers_no_routes(
+    turns: int, odd: list[str], registers: bool
+) -> None:
+    """A route table has room for few; a Node that always changes, or states an odd CIDR, too."""
+    numbers, most = count(1), list[int]()
+
+    class Routes(FakeRoutes):
+        async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
+            found = await super().list(nodes)
+            number = next(numbers)
+            if number < 9 * turns:
+                most.append(len(self.routes))
+                its = as_object(f"again-{number}" if registers else f"{number // turns}")
+                own = with_pod_cidrs(f"10.244.{2 + number // turns}.0/24", *odd)
+                says = with_addresses(f"InternalIP 10.0.0.{number}")
+                w.cluster.put(changed(w.cluster.node("hostile"), its, own, says))
+                w.feed()
+            return found
+
+    async with world(
+        routed("victim", A4, tweaks=(OLD,)), routed("hostile", B4, tweaks=(NEW,)), cloud=Routes()
+    ) as w:
+        await w.settle()
+        while next(numbers) < 9 * turns:
+            await w.full_pass()
+        assert w.cloud.routes[A4] == "victim"
+        assert max(most) <= 4
+
+
+async def test_a_node_that_registers_again_before_it_is_known_gathers_no_routes() -> None:
+    """Where the cloud is asked whose its machine is, it has routes for a moment each time."""
+    numbers, asked, most = count(1), count(1), list[int]()
+
+    def register(cidr: str) -> None:
+        its = as_object(f"again-{next(numbers)}"), with_pod_cidrs(cidr)
+        w.cluster.put(changed(w.cluster.node("hostile"), *its))
+        w.feed()
+
+    class Routes(FakeRoutes):
+        async def create(self, node: Node, cidr: str) -> None:
+            await super().create(node, cidr)
+            if node.name == "hostile":
+                register(cidr)
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            if "hostile" in {node.name for node in nodes} and next(asked) % 3:
+                register(w.cluster.node("hostile").pod_cidrs[0])
+            return await super().foreign(nodes)
+
+    nodes = routed("victim", A4, tweaks=(OLD,)), routed("hostile", B4, tweaks=(NEW,))
+    async with world(*nodes, cloud=Routes(), instances=Machines({})) as w:
+        for turn in range(8):
+            register(f"10.244.{2 + turn}.0/24")
+            await w.settle()
+            await asyncio.sleep(RECHECK)
+            await w.full_pass()
+            most.append(len(w.cloud.routes))
+        assert w.cloud.routes[A4] == "victim"
+        assert max(most) <= 4
 
 
 async def test_a_list_from_before_a_node_got_its_machine_takes_no_route_of_it_away() -> None:
