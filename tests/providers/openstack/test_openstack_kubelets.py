@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +12,7 @@ from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.config import BalancerSection
 from ccm.providers.openstack.ids import Cluster, server_id_of
 from ccm.providers.openstack.lb.backends import choose
-from ccm.providers.openstack.lb.networks import Networks
+from ccm.providers.openstack.lb.networks import MOST_ADDRESSES, Networks, node_address
 from ccm.providers.openstack.lb.request import IPV4, read_request
 
 ID = "11111111-2222-3333-4444-5555555555{:02}"
@@ -63,6 +63,26 @@ async def test_one_kubelet_does_not_choose_the_subnet_of_load_balancers() -> Non
         item.raw["status"]["addresses"] = item.raw["status"]["addresses"][:1]
     found = await networks.vip_subnets(request.place, (IPV4,), nodes[:2])
     assert [subnet.id for subnet in found] == ["nodes"]
+
+
+def test_of_thousands_of_addresses_of_a_node_few_are_looked_at() -> None:
+    """For each Service, and whether or not there is such a server: any kubelet may write them."""
+    looks = list[object]()
+
+    class Counted(dict[str, str]):
+        def get(self, key: str, default: Any = None) -> Any:
+            looks.append(key)
+            return super().get(key, default)
+
+    listed = [
+        Counted(type="InternalIP", address=f"10.0.{it >> 8}.{it & 255}") for it in range(5000)
+    ]
+    hostile, fixed = at("node-1", 1), {"10.0.0.9": "nodes"}
+    hostile.raw["status"] = {"addresses": listed}
+    assert node_address(hostile, IPV4, {}, "nodes") == ""
+    assert looks == []
+    assert node_address(hostile, IPV4, fixed, "nodes") == "10.0.0.9"
+    assert len(looks) <= 3 * MOST_ADDRESSES
 
 
 def test_a_server_of_another_network_takes_no_address_of_a_node() -> None:

@@ -34,6 +34,7 @@ REPEAT, CHOICE = 2, 1
 """A repetition multiplies the ways to match by the length of a name, a choice by two."""
 _REPEATS, _NESTED = re.compile(r"[*+?{]"), re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
 ADDRESS_TYPES = ("InternalIP", "ExternalIP")
+MOST_ADDRESSES = 100  # of a Node that are looked at: its kubelet may write thousands
 PORT_FIELDS = "device_id", "fixed_ips"
 
 
@@ -208,10 +209,11 @@ def node_address(node: Node, family: str, fixed: Mapping[str, str], subnet_id: s
 
     A server may be in several networks: what is in the members' subnet comes before the rest.
     """
+    some = node.addresses[:MOST_ADDRESSES] if fixed else []
     listed = [
         text(entry.get("address"))
         for wanted in ADDRESS_TYPES
-        for entry in node.addresses
+        for entry in some
         if entry.get("type") == wanted
     ]
     usable = [item for item in listed if item in fixed and (":" in item) is (family == IPV6)]
