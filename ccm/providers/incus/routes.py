@@ -40,7 +40,8 @@ OVN = "ovn"
 ROUTES = "which routes there are"
 MAX_TEXT = 64 << 10  # characters; another cluster may write any number to its own instances
 BACK_WAIT = 60.0
-"""Seconds for which one without its addresses holds up others: root in it may take them away."""
+"""Seconds for which one without its addresses holds up others, once for each change of its routes:
+root in it may take them away, and give them back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class IncusRoutes:
         self._kinds: dict[tuple[str, str], KeptRead[str]] = {}  # of networks, by project and name
         self._replugging = asyncio.Lock()
         self._replugged = "", 0  # the UUID of the last one, and how many addresses it had
-        self._away: dict[str, float] = {}  # by UUID, since when one was seen without addresses
+        self._away: dict[str, float] = {}  # by UUID, when one was first seen without addresses
 
     async def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
         """Our routes, and those of others that lead a Node's pod network to it."""
@@ -244,6 +245,7 @@ class IncusRoutes:
                 if item.uuid == instance.uuid:
                     count = min(self._count(item), len(item.given_to(nic)))
             self._replugged = instance.uuid, count
+            self._away.pop(instance.uuid, None)
             await self._write(instance, body, tag)
 
     def _check_is_back(self, instance: ListedInstance) -> None:
@@ -256,7 +258,6 @@ class IncusRoutes:
         if instance.uuid != uuid:
             count = min(1, len(Marks.of(instance).networks(self._cluster)))
         if instance.is_stopped or self._count(instance) >= count:
-            self._away.pop(instance.uuid, None)
             return
         now = time.monotonic()
         if now - self._away.setdefault(instance.uuid, now) < BACK_WAIT:
