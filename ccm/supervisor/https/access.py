@@ -68,15 +68,17 @@ class Authorizer:
     ) -> AccessDecision:
         """Raises `ReviewFailed` when the API server does not decide, or `TooManyReviews`.
 
-        `resource` is what there is at this path, such as `/livez/{check}`. Without any, a review is
-        spent in any case, as everyone may have a permission for all below `/api`. One path alone
+        `resource` is what there is at this path, such as `/livez/{check}`. Without any, or where
+        every account may read it, a review is spent in any case. One path alone
         has reviews of its own: what someone asks about others keeps no one from it.
         """
         if PRIVILEGED_GROUP in user.groups:
             return AccessDecision(True)
         key = (user, verb, path)
         who = user.name, path if resource == path else ""
-        return await self._decisions.get(key, lambda: self._review(*key, who, bool(resource)))
+        is_public = resource in PUBLIC and user != ANONYMOUS
+        is_own = bool(resource) and not is_public
+        return await self._decisions.get(key, lambda: self._review(*key, who, is_own))
 
     async def close(self) -> None:
         """Cancel the reviews in flight."""
@@ -88,7 +90,7 @@ class Authorizer:
         return self._settings.authorization_webhook_cache_unauthorized_ttl
 
     async def _review(
-        self, user: UserInfo, verb: str, path: str, who: tuple[str, str], is_served: bool
+        self, user: UserInfo, verb: str, path: str, who: tuple[str, str], is_own: bool
     ) -> AccessDecision:
         budget = self._anonymous if user == ANONYMOUS else self._named
         budget.spend(who, (user, verb, path))
@@ -104,7 +106,7 @@ class Authorizer:
             is_known = (user, verb, path) in budget
             status = await self._reviewer.create("SubjectAccessReview", spec, is_known)
             is_allowed = status.get("allowed") is True and status.get("denied") is not True
-            result, is_good = "yes" if is_allowed else "no", is_allowed and is_served
+            result, is_good = "yes" if is_allowed else "no", is_allowed and is_own
         finally:
             self._counters.count(metrics.HTTPS_REVIEWS, "access", result)
             budget.on_result((user, verb, path), is_good)

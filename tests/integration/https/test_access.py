@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from ccm.model.objects import Json
+from ccm.supervisor.https.reviews import STRANGERS_IN_FLIGHT
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
     QUICK,
@@ -255,6 +256,34 @@ async def test_reviews_of_strangers_leave_room_for_those_of_who_was_permitted(
         assert (await known).status == 200
         for _, writer in strangers:
             writer.close()
+
+
+async def test_reviews_of_what_all_may_read_push_out_none_of_who_was_permitted(
+    reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each token of a tenant's accounts may read /healthz, and is another user's to us."""
+    monkeypatch.setattr("ccm.supervisor.https.reviews.MAX_CACHED_REVIEWS", 10)
+    reviews.add_token("good", "alice", "dev")
+    for number in range(15):
+        reviews.add_token(f"eve-{number}", f"eve-{number}", "tenants")
+    reviews.allow("dev", "/page")
+    reviews.allow("tenants", "/healthz")
+    flags = {"authorization_webhook_cache_authorized_ttl": 0.0}
+    async with serving(reviews, authorization_always_allow_paths=(), **flags) as server:
+        assert (await server.get("/page", token="good")).status == 200
+        for number in range(15):
+            assert (await server.get("/healthz", token=f"eve-{number}")).status == 200
+        assert (await server.get("/0", token="good")).status == 403  # its token is known again
+        before, reviews.hangs = len(reviews.specs), asyncio.Event()
+        made_up = [
+            asyncio.create_task(server.get(f"/{number}", token="eve-14")) for number in range(9)
+        ]
+        await until(lambda: len(reviews.specs) >= before + STRANGERS_IN_FLIGHT)
+        known = asyncio.create_task(server.get("/page", token="good"))
+        await until(lambda: any("alice" in spec.values() for spec in reviews.specs[before:]))
+        reviews.hangs.set()
+        assert (await known).status == 200
+        assert {(await each).status for each in made_up} == {403}
 
 
 @pytest.mark.usefixtures("long_windows")
