@@ -40,7 +40,7 @@ class SharedDocuments:
         asked, document = time.monotonic(), self._documents[name]
         async with document.turn:
             if document.begun < asked:
-                rest = sum(each.rest for each in self._documents.values())
+                rest = sum(each.rest for each in self._documents.values() if self._counts(each))
                 await asyncio.sleep(document.begun + rest - time.monotonic())
                 async with self._turn:  # one in a turn of the loop
                     await asyncio.sleep(0)
@@ -48,3 +48,7 @@ class SharedDocuments:
                 document.made, document.begun = make(), begun
                 document.rest = min((time.monotonic() - begun) / SHARE, LONGEST_REST)
         return cast(T, document.made)
+
+    def _counts(self, document: Document) -> bool:
+        """Whether it may be one that clients ask for without end."""
+        return time.monotonic() - document.begun < LONGEST_REST * len(self._documents)

@@ -26,7 +26,7 @@ from ccm.supervisor.https.endpoints import (
     HealthEndpoints,
     HealthReport,
 )
-from ccm.supervisor.https.shared import SHARE, SharedDocuments
+from ccm.supervisor.https.shared import LONGEST_REST, SHARE, SharedDocuments
 from ccm.supervisor.metrics_collector import HealthCollector
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import LocalServer, Response, serving_routes
@@ -352,6 +352,21 @@ async def test_who_reads_one_document_without_end_holds_up_no_other(
         await asyncio.sleep(0)
     assert [task.done() for task in tasks] == [False, True]
     tasks[0].cancel()
+
+
+@pytest.mark.virtual_time
+async def test_what_no_one_reads_any_more_holds_up_no_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who read each document once had the second of two scrapers wait for all of them for good."""
+    monkeypatch.setattr("ccm.supervisor.https.shared.SHARE", 1e-12)  # each rests for the longest
+    documents = SharedDocuments()
+    for name in ("page", "stacks", "status"):
+        await documents.get(name, lambda: 1)
+    await asyncio.sleep(3600.0)
+    began = [time.monotonic()]
+    for _ in range(2):
+        await documents.get("/metrics", lambda: 2)
+        began.append(time.monotonic())
+    assert began[2] - began[1] == pytest.approx(LONGEST_REST, rel=0.1)
 
 
 async def ask_at_once(
