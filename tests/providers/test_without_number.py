@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyVmomi import vim
 
 from ccm.cloud.lookup import LONGEST_TURN, MAX_PARTS
 from ccm.cloud.testkit.harness import node
 from ccm.errors import Refused
-from ccm.model.cloud import Instance
+from ccm.model.cloud import Instance, Unknown
 from ccm.model.objects import Json
 from ccm.providers.azure.machines import Machine
 from ccm.providers.digitalocean.api import Listed
@@ -35,8 +36,9 @@ from ccm.providers.openstack.router import MAX_NETWORKS, networks_in
 from ccm.providers.proxmox.inventory import read_list
 from ccm.providers.proxmox.inventory import read_machine as read_listed
 from ccm.providers.vsphere.addresses import usable_addresses
+from ccm.providers.vsphere.inventory import MOST_PLACES, InventoryReader, Nic
 from ccm.providers.vsphere.inventory import Machine as VsphereMachine
-from ccm.providers.vsphere.inventory import Nic
+from ccm.providers.vsphere.search import Search
 
 UUID = "569e87ab-cb87-47b3-b02d-5e08996383{:02x}"
 ADDRESSES = [f"10.{at >> 8}.{at & 255}.1" for at in range(2 * MAX_PARTS)]
@@ -226,8 +228,31 @@ async def incus_new_route() -> None:
         await incus_marked(50).create(new, LAST)
 
 
+async def vsphere_machines() -> None:
+    """Each of them deep in folders, and a Node that has the name of none."""
+
+    def read(kind: Any, moid: str, **properties: str) -> Any:
+        listed = [SimpleNamespace(name=key, val=value) for key, value in properties.items()]
+        return SimpleNamespace(obj=kind(moid, None), propSet=listed, missingSet=[])
+
+    folders = [read(vim.Folder, f"f-{at}", parent=f"f-{at + 1}") for at in range(MOST_PLACES)]
+    machines = [read(vim.VirtualMachine, f"vm-{at}", name="a", parent="f-0") for at in range(MANY)]
+    api: Any = SimpleNamespace(name="lab", vcenter=SimpleNamespace(datacenters=()))
+    inventory = await InventoryReader(api)._understood([*folders, *machines])
+    assert len(inventory.machines) == MANY
+    assert isinstance(await Search({"lab": inventory}, {}).by_node(node("b", "")), Unknown)
+
+
 @pytest.mark.parametrize(
-    "read", [droplets, google_instances, proxmox_machines, incus_routes, incus_new_route]
+    "read",
+    [
+        droplets,
+        google_instances,
+        proxmox_machines,
+        incus_routes,
+        incus_new_route,
+        vsphere_machines,
+    ],
 )
 async def test_all_else_has_its_turn_while_records_without_number_are_read(
     read: Callable[[], Awaitable[None]],

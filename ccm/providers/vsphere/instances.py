@@ -66,7 +66,7 @@ class VsphereInstances(MachineLookup[Search, Found]):
 
     async def find(self, node: Node, listing: Search) -> Sequence[Found] | Answer:
         if not node.provider_id:
-            return listing.by_node(node)
+            return await listing.by_node(node)
         return listing.by_uuid(ids.parse(node.provider_id))
 
     async def prepare(self, machines: Sequence[Found], listing: Search) -> None:

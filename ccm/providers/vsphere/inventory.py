@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from pyVmomi import vim, vmodl
 
-from ccm.cloud.lookup import MAX_PAGES, MAX_PARTS, NOT_UNDERSTOOD, verify_count
+from ccm.cloud.lookup import MAX_PAGES, MAX_PARTS, NOT_UNDERSTOOD, in_turns, verify_count
 from ccm.errors import CloudError
 from ccm.http import BodyTooLarge
 from ccm.model.cloud import PowerState, swapped_uuid
@@ -134,23 +134,29 @@ class Inventory:
     incomplete_reasons: list[str] = field(default_factory=list)
     datacenters: list[Place] = field(default_factory=list)
     """Those of the configuration, or else all."""
+    _ours: set[str] = field(init=False)
     _by_uuid: dict[str, list[Machine]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._ours = {item.moid for item in self.datacenters}
 
     def add(self, machine: Machine) -> None:
         self.machines[machine.moid] = machine
         if not machine.is_template:
             self._by_uuid.setdefault(machine.uuid, []).append(machine)
 
+    def take(self, datacenters: Iterable[Place]) -> None:
+        """Have these among the configuration's."""
+        self.datacenters += datacenters
+        self._ours.update(item.moid for item in self.datacenters)
+
     def with_uuid(self, uuid: str) -> Sequence[Machine]:
         """The machines with this BIOS UUID, templates left out."""
         return self._by_uuid.get(uuid, ())
 
-    def candidates(self) -> Iterator[Machine]:
-        """Those that a new Node may be on: in the datacenters of the configuration."""
-        ours = {item.moid for item in self.datacenters}
-        for machine in self.machines.values():
-            if not machine.is_template and self.datacenter_of(machine) in ours:
-                yield machine
+    def is_ours(self, machine: Machine) -> bool:
+        """Whether it is in one of `datacenters`."""
+        return self.datacenter_of(machine) in self._ours
 
     def chain(self, moid: str) -> Iterator[Place]:
         """A place and those that it is in, from the inside out."""
@@ -201,7 +207,7 @@ class InventoryReader:
         self._pages = max(self._pages // 2, 1)
         while True:
             try:
-                inventory = self._understood(await self._objects())
+                inventory = await self._understood(await self._objects())
             except NOT_UNDERSTOOD as error:
                 what = f"{self.name}: ListInventory: the answer is not understood"
                 raise CloudError(f"{what}: {type(error).__name__}: {error}") from error
@@ -304,9 +310,9 @@ class InventoryReader:
 
     # What was read
 
-    def _understood(self, objects: Iterable[Any]) -> Inventory:
+    async def _understood(self, objects: Iterable[Any]) -> Inventory:
         inventory, uuids = Inventory(self.name), dict[str, str]()
-        for content in objects:
+        async for content in in_turns(objects):
             properties = {item.name: plain(item.val) for item in content.propSet}
             unread = tuple(item.path for item in content.missingSet)
             moid, kind = content.obj._moId, type(content.obj).__name__.rpartition(".")[2]
@@ -329,23 +335,23 @@ class InventoryReader:
                 )
             inventory.add(machine)
         self._uuids = uuids
-        self._find_datacenters(inventory)
+        await self._find_datacenters(inventory)
         return inventory
 
-    def _find_datacenters(self, inventory: Inventory) -> None:
+    async def _find_datacenters(self, inventory: Inventory) -> None:
         """By name, by path, or as `Datacenter:datacenter-3`; without one it is incomplete."""
         places = [place for place in inventory.places.values() if place.kind == "Datacenter"]
         wanted = self.api.vcenter.datacenters
-        inventory.datacenters = [] if wanted else places
+        inventory.take([] if wanted else places)
         for written in wanted:
             name = unquote(written)
             found = [
                 place
-                for place in places
+                async for place in in_turns(places)
                 if name in (unquote(place.name), f"Datacenter:{place.moid}")
                 or f"/{name.strip('/')}" == inventory.path_of(place)
             ]
-            inventory.datacenters += found
+            inventory.take(found)
             if not found:
                 why = f"{self.name}: datacenter {written} is not there, or may not be seen"
                 inventory.incomplete_reasons.append(why)

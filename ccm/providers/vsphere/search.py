@@ -1,9 +1,11 @@
 """Which machine is a Node's: by UUID in both orders of bytes, else by name; never a likely one."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ccm.cloud.lookup import in_turns
 from ccm.cloud.machines import join_reasons
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Unknown, swapped_uuid
@@ -41,6 +43,7 @@ class Search:
             name: item for name, item in inventories.items() if isinstance(item, Inventory)
         }
         self._by_name: _Index | None = None
+        self._indexing = asyncio.Lock()
         self.topologies: Mapping[tuple[str, str], Topology] = {}
         self._failed = [
             str(inventory)
@@ -71,12 +74,12 @@ class Search:
                 return Unknown(why)
         return Gone(f"no vCenter has a machine with UUID {uuid}, by its inventory and its index")
 
-    def by_node(self, node: Node) -> Sequence[Found] | Answer:
+    async def by_node(self, node: Node) -> Sequence[Found] | Answer:
         """The one machine that is a new Node's; it is never called gone."""
         uuid = ids.read_uuid(node.system_uuid)
         forms = dict.fromkeys((uuid, swapped_uuid(uuid))) if uuid else ()
         found = [item for form in forms for item in self._with_uuid(form) if self._is_ours(item)]
-        found = found or self._called(node.name)
+        found = found or await self._called(node.name)
         if len(found) > 1:
             return found
         if not found:
@@ -96,24 +99,26 @@ class Search:
             for machine in inventory.with_uuid(uuid)
         ]
 
-    def _called(self, name: str) -> list[Found]:
+    async def _called(self, name: str) -> list[Found]:
         """Those whose guest is called so, or that vCenter calls so."""
-        if self._by_name is None:
-            self._by_name = self._index()
+        async with self._indexing:
+            if self._by_name is None:
+                self._by_name = await self._index()
         return self._by_name.get(name.lower(), [])
 
-    def _index(self) -> _Index:
+    async def _index(self) -> _Index:
         """Those that a new Node may be on, by their guests' names and by those in vCenter."""
         index = _Index(list)
         for name, inventory in self._read.items():
-            for machine in inventory.candidates():
+            async for machine in in_turns(inventory.machines.values()):
+                if machine.is_template or not inventory.is_ours(machine):
+                    continue
                 for written in {machine.name.lower(), *machine.guest_names()}:
                     index[written].append(Found(self._readers[name], inventory, machine))
         return index
 
     def _is_ours(self, found: Found) -> bool:
-        datacenters = {item.moid for item in found.inventory.datacenters}
-        return found.inventory.datacenter_of(found.machine) in datacenters
+        return found.inventory.is_ours(found.machine)
 
     def _why_not_found(self, node: Node) -> str:
         """What a person can do about a Node without a machine."""
