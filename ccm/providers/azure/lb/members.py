@@ -14,7 +14,7 @@ from ccm.cloud.gate import METHOD_TIMEOUT
 from ccm.cloud.machines import verify_any
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import CloudError, NotFound, Refused, RetryAfter
-from ccm.model.objects import Json, Node, copy_of, objects, text
+from ccm.model.objects import Json, Node, objects, text
 from ccm.providers.azure import ids
 from ccm.providers.azure.api import BUSY_RETRY, RACE_RETRY, AzureApi
 from ccm.providers.azure.config import AzureConfig
@@ -256,21 +256,25 @@ class Members:
 
 def _is_wrong(interface: Json, pool_id: str, wanted: Collection[str]) -> bool:
     """Whether some of its IP configurations are to be put in the pool, or taken out of it."""
-    changed = copy_of(interface)
-    _put_in(changed, pool_id, wanted)
-    return changed != interface
+    return any(True for _ in _misplaced(interface, pool_id, wanted))
 
 
 def _put_in(interface: Json, pool_id: str, wanted: Collection[str]) -> None:
     """Put those of the interface's IP configurations in the pool that are wanted, and no others."""
+    for record, pools in _misplaced(interface, pool_id, wanted):
+        record["properties"] = {**ids.properties_of(record), MEMBERS: pools}
+
+
+def _misplaced(
+    interface: Json, pool_id: str, wanted: Collection[str]
+) -> Iterator[tuple[Json, list[Json]]]:
+    """Those of an interface's IP configurations, each with the pools that it has to be in."""
     for record in objects(ids.properties_of(interface).get("ipConfigurations")):
-        properties = ids.properties_of(record)
-        pools = objects(properties.get(MEMBERS))
+        pools = objects(ids.properties_of(record).get(MEMBERS))
         others = [pool for pool in pools if ids.key_of(pool) != pool_id.lower()]
         is_in, has_to_be = len(others) < len(pools), ids.key_of(record) in wanted
         if is_in != has_to_be:
-            joined = [*others, *([{"id": pool_id}] if has_to_be else [])]
-            record["properties"] = {**properties, MEMBERS: joined}
+            yield record, [*others, *([{"id": pool_id}] if has_to_be else [])]
 
 
 def _configurations(members: PoolMembers, interfaces: Iterable[Json]) -> set[str]:
