@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ccm.cloud.config_file import url
-from ccm.cloud.lookup import MAX_PARTS
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.providers.openstack.credentials import GlobalSection, project_domain, user_domain
@@ -23,7 +22,7 @@ SERVICE_TYPES = {
     "volume": ("block-storage", "volumev3", "block-store", "volume"),
 }
 """Our names of the services, and the types that they have in catalogues; the first counts."""
-MAX_SERVICES = 100  # of a catalogue, which is gone through for each request
+MAX_SERVICES, MAX_ENDPOINTS = 100, 1000  # each; a catalogue is gone through for each request
 VERSIONS = {"compute": "v2.1", "network": "v2.0", "load-balancer": "v2.0", "volume": "v3"}
 
 
@@ -132,7 +131,7 @@ def read_token(value: str, answer: Any) -> Token:
     except (TypeError, ValueError) as error:
         raise CloudError(f"Keystone's answer is not understood: {error}") from error
     catalog = tuple(
-        {**entry, "endpoints": objects(entry.get("endpoints"))[:MAX_PARTS]}
+        {**entry, "endpoints": objects(entry.get("endpoints"))[:MAX_ENDPOINTS]}
         for entry in objects(token.get("catalog"))[:MAX_SERVICES]
     )
     project_id = text(mapping(token.get("project")).get("id"))

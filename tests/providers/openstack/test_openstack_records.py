@@ -18,7 +18,13 @@ from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.config import NetworkingSection, OpenStackConfig
 from ccm.providers.openstack.credentials import GlobalSection
 from ccm.providers.openstack.instances import MAX_FILTER, names_filters, read_server
-from ccm.providers.openstack.keystone import MAX_SERVICES, Endpoint, Token, read_token
+from ccm.providers.openstack.keystone import (
+    MAX_ENDPOINTS,
+    MAX_SERVICES,
+    Endpoint,
+    Token,
+    read_token,
+)
 from ccm.providers.openstack.volumes import (
     CSI_DRIVER,
     LEGACY_SOURCE,
@@ -302,15 +308,15 @@ def test_an_endpoint_is_of_the_region_and_interface_that_are_configured() -> Non
 TIMES = {"expires_at": "2026-01-01T01:00:00Z", "issued_at": "2026-01-01T00:00:00Z"}
 
 
-@pytest.mark.parametrize("services", [1, 2 * MAX_PARTS])
+@pytest.mark.parametrize("services", [1, 2 * MAX_SERVICES])
 def test_a_catalogue_without_number_costs_no_request_its_time(services: int) -> None:
     """A million endpoints took half a second of each request, for as long as the token was used."""
     other = entry("compute", "http://a", interface="internal")
-    other["endpoints"] *= 2 * MAX_PARTS
+    other["endpoints"] *= 2 * MAX_ENDPOINTS
     known = {**TIMES, "catalog": [other] * services, "project": {"id": "p"}}
     found = read_token("t", {"token": known})
     assert len(found.catalog) <= MAX_SERVICES
-    assert all(len(item["endpoints"]) <= MAX_PARTS for item in found.catalog)
+    assert all(len(item["endpoints"]) <= MAX_ENDPOINTS for item in found.catalog)
 
 
 NAIVE = {"expires_at": "2026-01-01T00:00:00", "issued_at": "2026-01-01T00:00:00Z"}
