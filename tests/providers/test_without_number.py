@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from ipaddress import ip_network
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyVmomi import vim
@@ -33,8 +33,10 @@ from ccm.providers.incus.routes import MARK, MAX_TEXT, IncusRoutes
 from ccm.providers.openstack.config import NetworkingSection
 from ccm.providers.openstack.instances import read_server
 from ccm.providers.openstack.router import MAX_NETWORKS, networks_in
-from ccm.providers.proxmox.inventory import read_list
+from ccm.providers.proxmox.inventory import Identity, ListedMachine, MachineList, read_list
+from ccm.providers.proxmox.inventory import Inventory as ProxmoxInventory
 from ccm.providers.proxmox.inventory import read_machine as read_listed
+from ccm.providers.proxmox.search import Search as ProxmoxSearch
 from ccm.providers.vsphere.addresses import usable_addresses
 from ccm.providers.vsphere.inventory import MOST_PLACES, InventoryReader, Nic
 from ccm.providers.vsphere.inventory import Machine as VsphereMachine
@@ -270,3 +272,29 @@ async def test_all_else_has_its_turn_while_records_without_number_are_read(
     await read()
     counting.cancel()
     assert turns > (time.process_time() - began) / LONGEST_TURN / 10
+
+
+@pytest.mark.parametrize("looked_at", ["is_called", "known_identity"])
+async def test_nodes_and_machines_without_number_are_not_all_compared(
+    looked_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxmox: a hundred Nodes beside 10,000 machines took six seconds of one turn."""
+    api: Any = SimpleNamespace(region="r")
+    inventory, listed = ProxmoxInventory(api), MachineList()
+    for at in range(100):
+        raw = {"vmid": at + 1, "type": "qemu", "node": "h", "name": f"a{at}", "status": "running"}
+        listed.by_id[at + 1] = machine = cast(ListedMachine, read_listed(raw))
+        inventory._cached[at + 1] = machine, Identity(UUID.format(at), "", frozenset())
+    kind = ListedMachine if looked_at == "is_called" else ProxmoxInventory
+    count, look = 0, getattr(kind, looked_at)
+
+    def counting(*arguments: object) -> object:
+        nonlocal count
+        count += 1
+        return look(*arguments)
+
+    monkeypatch.setattr(kind, looked_at, counting)
+    search = ProxmoxSearch({"r": listed}, {"r": inventory})
+    for at in range(100):
+        assert len(await search.by_uuid(node(f"a{at}", ""), UUID.format(at))) == 1
+    assert count <= 200

@@ -56,6 +56,11 @@ class ListedMachine:
     def path(self) -> str:
         return path_of("nodes", self.host, VM, str(self.vmid))
 
+    @property
+    def may_be_node(self) -> bool:
+        """Whether it is no template and no container."""
+        return self.kind == VM and not self.is_template
+
     def is_called(self, node: str) -> bool:
         """Whether it has a Node's name, perhaps with a domain; node-10 is not node-1."""
         return self.name == node or self.name.startswith(f"{node}.")
@@ -74,8 +79,8 @@ class MachineList(Listing[int, ListedMachine]):
     """The list as it was read."""
 
     def virtual_machines(self) -> list[ListedMachine]:
-        """What may be a Node: no template, no container."""
-        return [record for record in self.records if record.kind == VM and not record.is_template]
+        """What may be a Node."""
+        return [record for record in self.records if record.may_be_node]
 
 
 class Inventory:
@@ -102,6 +107,10 @@ class Inventory:
     def unread(self, machines: Sequence[ListedMachine]) -> int:
         """How many requests their identities take."""
         return sum(self._kept(machine) is None for machine in machines)
+
+    def known_with(self, uuid: str) -> list[int]:
+        """The numbers of machines that had this UUID when they were read."""
+        return [vmid for vmid, (_, identity) in self._cached.items() if identity.uuid == uuid]
 
     def known_identity(self, machine: ListedMachine) -> Identity | None:
         """What was read of it before; None when that may be another machine's by now."""

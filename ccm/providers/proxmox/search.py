@@ -1,6 +1,7 @@
 """Which machine is a Node's: by VMID, by UUID, or by name and UUID; never a likely one."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -47,6 +48,9 @@ class Search:
             key: str(item) for key, item in lists.items() if isinstance(item, CloudError)
         }
         self._incomplete: dict[str, asyncio.Task[list[str]]] = {}
+        self._by_label = defaultdict[str, list[tuple[Inventory, ListedMachine]]](list)
+        for inventory, machine in self._all():
+            self._by_label[machine.name.partition(".")[0]].append((inventory, machine))
 
     async def by_vmid(self, node: Node, region: str, vmid: int) -> Sequence[Found] | Answer:
         """The machine of this number, if it is still the one with the Node's UUID."""
@@ -122,7 +126,8 @@ class Search:
         return found
 
     def _named(self, node: Node) -> list[tuple[Inventory, ListedMachine]]:
-        return [item for item in self._all() if item[1].is_called(node.name)]
+        listed = self._by_label.get(node.name.partition(".")[0], ())
+        return [item for item in listed if item[1].is_called(node.name)]
 
     def _all(self) -> list[tuple[Inventory, ListedMachine]]:
         return [
@@ -144,10 +149,13 @@ class Search:
         """With others that were read before and have this UUID, whatever they are called."""
         current = {(item.inventory.region, item.machine.vmid) for item in found}
         known = [
-            Found(inventory, machine, identity)
-            for inventory, machine in self._all()
-            if (inventory.region, machine.vmid) not in current
-            and (identity := inventory.known_identity(machine))
+            Found(self._inventories[region], machine, identity)
+            for region, listed in self._lists.items()
+            for vmid in self._inventories[region].known_with(uuid)
+            if (region, vmid) not in current
+            and (machine := listed.by_id.get(vmid))
+            and machine.may_be_node
+            and (identity := self._inventories[region].known_identity(machine))
             and identity.uuid == uuid
         ]
         return [*found, *known]
