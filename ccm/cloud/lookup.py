@@ -76,10 +76,10 @@ def check_xml(body: bytes) -> int:
     return max(tags, len(body) // BYTES_A_VALUE)
 
 
-def verify_count(operation: str, count: int) -> None:
+def verify_count(operation: str, count: int, most: int = 0) -> None:
     """Raise `CloudError` for a list of so many records that all else would wait for its turn."""
-    if count > MAX_RECORDS:
-        raise CloudError(f"{operation}: the list has more than {MAX_RECORDS} records")
+    if count > (most or MAX_RECORDS):
+        raise CloudError(f"{operation}: the list has more than {most or MAX_RECORDS} records")
 
 
 def verify_lists(operation: str, content: object) -> None:

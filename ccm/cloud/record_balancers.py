@@ -14,6 +14,7 @@ from typing import Generic, TypeVar, final
 
 from ccm.cloud.gate import invoke, verify_missing
 from ccm.cloud.interface import Instances
+from ccm.cloud.lookup import verify_count
 from ccm.cloud.shared_read import SharedLock, SharedRead
 from ccm.decide.deletion import PLAUSIBLE_LOSS
 from ccm.errors import (
@@ -41,6 +42,7 @@ LEFT_OUT = "nodes without a machine, by what the cloud reports, are left out"
 TURN_ATTEMPTS = 5  # writes of one Service while machines end, before it is another one's turn
 TURN_WAIT = 60.0  # seconds
 ENDING = 10.0  # seconds since a machine was first found to have ended in which others may as well
+MOST_BALANCERS = 5000  # of an account
 RACE_RETRY = 1.0  # seconds after which to look again at what someone else changed
 
 
@@ -215,7 +217,7 @@ class RecordBalancers(ABC, Generic[R]):
 
     def __init__(self, instances: Instances) -> None:
         self._present_nodes, self._creations = PresentNodes(instances), 0
-        self.shared_list = SharedRead(self.read_all)
+        self.shared_list = SharedRead(self._read_some)
 
     # The interface
 
@@ -339,6 +341,12 @@ class RecordBalancers(ABC, Generic[R]):
         return record
 
     # What is decided
+
+    async def _read_some(self) -> Sequence[Json]:
+        """All records; each Service that shares the list goes through it in the same turn."""
+        records = await self.read_all()
+        verify_count("the load balancers", len(records), MOST_BALANCERS)
+        return records
 
     async def _ensure_all(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         own = await self._find(service)
