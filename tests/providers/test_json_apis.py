@@ -20,6 +20,7 @@ from ccm.cloud import json_api, lookup
 from ccm.cloud.credentials import RenewedToken
 from ccm.cloud.failures import Unsent
 from ccm.cloud.json_api import JsonApi, ReloadingClient, Request
+from ccm.cloud.lookup import MAX_PARTS
 from ccm.cloud.testkit.gate import KitGate
 from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import (
@@ -415,6 +416,27 @@ async def test_an_operation_of_google_that_failed_without_a_reason_is_no_success
     link = "https://compute.googleapis.com/compute/v1/projects/p/global/operations/o"
     with pytest.raises(CloudError, match=r"addresses\.delete: the operation failed"):
         await gce()._done("addresses.delete", {"selfLink": link, "status": "DONE", **end})
+
+
+@pytest.mark.parametrize("is_operation", [True, False])
+async def test_of_reasons_of_google_without_number_some_are_looked_at(is_operation: bool) -> None:
+    """A million took two seconds of one turn."""
+    looked_at, api = 0, gce()
+
+    class Reason(dict[str, str]):
+        def get(self, *_: object) -> str:
+            nonlocal looked_at
+            looked_at += 1
+            return "A"
+
+    failed: Json = {"error": {"errors": [Reason()] * 10 * MAX_PARTS}}
+    if is_operation:
+        link = "https://compute.googleapis.com/compute/v1/projects/p/global/operations/o"
+        with pytest.raises(CloudError):
+            await api._done("x", {"selfLink": link, "status": "DONE", **failed})
+    else:
+        api.error("x", failed, HttpResponse(400, "", {}))
+    assert 0 < looked_at < 10 * MAX_PARTS
 
 
 @pytest.mark.virtual_time

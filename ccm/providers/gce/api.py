@@ -17,7 +17,7 @@ from uuid import uuid4
 from ccm.cloud.credentials import Credentials, RenewedToken, is_shown
 from ccm.cloud.interface import Gate, Quota
 from ccm.cloud.json_api import JsonApi, Request, next_of, verify_about
-from ccm.cloud.lookup import verify_count
+from ccm.cloud.lookup import MAX_PARTS, verify_count
 from ccm.cloud.shared_read import KeptRead
 from ccm.errors import (
     CloudError,
@@ -202,7 +202,7 @@ class GceApi(JsonApi):
             look = f"{scope}Operations.get"
             operation = await self.request(Request(look, OPERATION, "GET", f"{API_PATH}/{path}"))
             verify_about(look, operation, "name", path.rpartition("/")[2])
-        if errors := objects(mapping(operation.get("error")).get("errors")):
+        if errors := objects(mapping(operation.get("error")).get("errors"))[:MAX_PARTS]:
             said = "; ".join(
                 f"{text(error.get('code'))} {text(error.get('message'))}" for error in errors
             )
@@ -273,7 +273,7 @@ class GceApi(JsonApi):
         return text(mapping(error).get("message")) or response.reason
 
     def error(self, message: str, content: Any, response: HttpResponse) -> CloudError:
-        found = objects(mapping(mapping(content).get("error")).get("errors"))
+        found = objects(mapping(mapping(content).get("error")).get("errors"))[:MAX_PARTS]
         reasons = [text(item.get("reason")) for item in found]
         known = failure(message, response.status, reasons, response.retry_after)
         return known or super().error(message, content, response)
