@@ -13,7 +13,7 @@ from pyVmomi import vim
 
 from ccm.cloud.lookup import LONGEST_TURN, MAX_PARTS
 from ccm.cloud.testkit.harness import node
-from ccm.errors import Refused
+from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Instance, Unknown
 from ccm.model.objects import Json
 from ccm.providers.azure.machines import Machine
