@@ -83,11 +83,16 @@ def verify_count(operation: str, count: int, most: int = 0) -> None:
 
 
 def verify_lists(operation: str, content: object) -> None:
-    """The same for each list and object in an answer: a single record may have a million parts."""
+    """The same for each list and object in an answer, by a `BodyTooLarge`: a record may have a
+    million parts, as guests write some.
+    """
     left = [content]
     while left:
         if isinstance(item := left.pop(), dict | list):
-            verify_count(operation, len(item))
+            try:
+                verify_count(operation, len(item))
+            except CloudError as error:
+                raise error from BodyTooLarge(str(error))
             values = item.values() if isinstance(item, dict) else item
             left.extend(value for value in values if isinstance(value, dict | list))
 
