@@ -29,6 +29,8 @@ LONG = [text * (SIZE // len(text)) for text in ("a", "1", ",", "eyJ-", '\\"', "a
 ITEMS = ("80", "{}", "k{}=v", "ip:203.0.113.{}", "cidr:10.0.0.0/{}")
 LISTS = [",".join(map(item.format, range(1, SIZE // (len(item) + 3)))) for item in ITEMS]
 """Texts of many items: to compare each with every other one takes minutes."""
+PATTERNS = [text * (SIZE // len(text)) for text in ("[", "*?", "~(a", "1 ", "a/")]
+"""Texts that are slow as a pattern, a number, a network or a path."""
 ODD_VALUES: tuple[Any, ...] = (
     None,
     [],
@@ -401,7 +403,7 @@ async def test_a_service_of_long_texts_is_served_or_refused_in_time(harness: Har
 
 
 async def test_lists_in_a_service_are_read_in_time(harness: Harness) -> None:
-    """In each annotation that the provider reads; nothing is written."""
+    """In each annotation that the provider reads, also for each port; nothing is written."""
 
     def keep_back() -> None:
         raise CloudError("the kit keeps it back")
@@ -413,9 +415,9 @@ async def test_lists_in_a_service_are_read_in_time(harness: Harness) -> None:
         service("odd", ports=node_ports, loadBalancerSourceRanges=ranges),
     ]
     services += [
-        service("odd", {key: text})
+        service("odd", {key: text}, ports=node_ports)
         for key in (*harness.adapter.annotation_keys(), SOURCE_RANGES)
-        for text in LISTS
+        for text in (*LISTS, *PATTERNS)
     ]
     for odd in services:
         harness.gate.before_write = keep_back
