@@ -4,6 +4,7 @@ Resource Manager takes a resource whole: what others have in it is kept, and its
 they changed it meanwhile. A second write while one goes on is refused.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,7 @@ class SharedResource:
             raise Missing(f"{self._noun} {self.path} is not there")
         wanted = copy_of(base)
         for item in batch:
+            await asyncio.sleep(0)  # each may take a moment: one in a turn of the loop
             unchanged = copy_of(wanted)
             try:
                 item.change.edit(wanted)

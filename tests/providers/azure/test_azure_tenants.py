@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable
 from functools import partial
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,7 @@ from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.annotations import PREFIX
 from ccm.providers.azure.lb.request import read_request
+from ccm.providers.azure.lb.security_group import Access
 from ccm.providers.azure.shared_writes import SharedResource
 from tests.labs.azure.lab import OTHER_GROUP, Lab
 from tests.providers.azure.conftest import Started, host
@@ -774,6 +776,32 @@ async def test_where_azure_refuses_all_no_one_is_alone_later() -> None:
     api.puts = 0
     await asyncio.gather(*(shared.change(partial(mark, name), owner=name) for name in "abc"))
     assert api.puts == 2, "one that came first, and one for those that waited"
+
+
+async def test_changes_that_are_written_together_leave_turns_to_others() -> None:
+    """Forty Services of 5,000 source ranges took 5 s without progress in the security group."""
+    api: Any = RefusesBad()
+    shared, turns, seen = SharedResource(api, "LoadBalancer", "/lb", {}), count(), list[int]()
+
+    async def take_turns() -> None:
+        for seen[:] in zip(turns):
+            await asyncio.sleep(0)
+
+    def edit(record: Json) -> None:
+        mark(str(len(edited)), record)
+        edited.extend(seen)
+
+    edited, others = list[int](), asyncio.create_task(take_turns())
+    await asyncio.gather(*(shared.change(edit, owner="a") for _ in range(8)))
+    others.cancel()
+    assert len({*edited}) == len(edited) == 8
+
+
+def test_a_network_by_tag_may_have_host_bits() -> None:
+    """It was looked at once more for its family, as each of 5,000 was for each rule."""
+    access = Access(["10.0.0.1/24", "fd00::1/64", "Storage"], {"Tcp": ["80"]})
+    found = [rule["properties"]["sourceAddressPrefix"] for rule in access.rules("IPv4")]
+    assert found == ["Storage", "10.0.0.1/24"]
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])

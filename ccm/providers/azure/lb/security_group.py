@@ -7,7 +7,7 @@ of all Services that have the same. Nothing in here acts.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import md5
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 
 from ccm.errors import NoRoom, RetryAfter
 from ccm.model.objects import Json, objects, text
@@ -35,9 +35,8 @@ class Access:
 
     def rules(self, family: str) -> Iterator[Json]:
         """The rules for destinations of one family, without these and without a priority."""
-        version = 6 if family == "IPv6" else 4
         networks = [source for source in self.sources if _is_network(source)]
-        networks = [network for network in networks if ip_network(network).version == version]
+        networks = [item for item in networks if (":" in item) is (family == "IPv6")]
         tags = [source for source in self.sources if not _is_network(source)]
         for protocol in ("Tcp", "Udp", ANY):
             ports = self.ports.get(protocol)
