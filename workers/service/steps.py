@@ -190,7 +190,7 @@ class ServiceSteps:
             cell.state = replace(cell.state, refusal=refusal, is_doubted=False)
             return
         except CloudError as error:
-            await self._after_failure(cell, service, error)
+            await self._after_failure(cell, service, error, has_written=bool(calls))
             raise
         cell.state = replace(cell.state, is_missed=False, is_doubted=False)
         if not balancer:
@@ -309,13 +309,18 @@ class ServiceSteps:
                     )
         return bool(calls)
 
-    async def _after_failure(self, cell: StateCell, service: Service, error: CloudError) -> None:
-        """What follows a creation or change that failed; nothing where it only waits."""
+    async def _after_failure(
+        self, cell: StateCell, service: Service, error: CloudError, *, has_written: bool
+    ) -> None:
+        """What follows a creation or change that failed; of one that waits, without any write, what
+        leads to another Service goes, as it may wait for ever.
+        """
         self._record_failure(error, ensure_failed(service, error))
-        if isinstance(error, RetryAfter):
-            return
-        cell.state = replace(cell.state, has_failed=True)
-        await self._withdraw(cell, service)
+        if not isinstance(error, RetryAfter):
+            cell.state = replace(cell.state, has_failed=True)
+            await self._withdraw(cell, service)
+        elif not has_written:
+            await self._withdraw(cell, service, has_status=False)
 
     async def _withdraw(self, cell: StateCell, service: Service, has_status: bool = True) -> None:
         """Take the backends from what cannot be changed or deleted, and leads to another Service;

@@ -25,7 +25,9 @@ from ccm.model.service import MOST_RANGES, SOURCE_RANGES, Feature, Service
 pytestmark = pytest.mark.asyncio
 
 SIZE = 250_000  # characters
-LONG = [text * (SIZE // len(text)) for text in ("a", "1", ",", "eyJ-", '\\"', "a=b,", "\x1b\n")]
+LONG = [
+    text * (SIZE // len(text)) for text in ("a", "1", ",", "[", "eyJ-", '\\"', "a=b,", "\x1b\n")
+]
 ITEMS = ("80", "{}", "k{}=v", "ip:203.0.113.{}", "cidr:10.0.0.0/{}")
 LISTS = [",".join(map(item.format, range(1, SIZE // (len(item) + 3)))) for item in ITEMS]
 """Texts of many items: to compare each with every other one takes minutes."""

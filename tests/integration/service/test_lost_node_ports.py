@@ -7,6 +7,7 @@ import pytest
 from ccm.errors import (
     CloudError,
     ImplementedElsewhere,
+    RetryAfter,
 )
 from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
@@ -99,6 +100,19 @@ async def test_what_cannot_be_changed_leads_to_no_node_port_that_is_anothers_now
     """As with a security group that AWS does not know, which may yet come."""
     async with running_with(service(), N1) as w:
         w.balancers.failures["ensure"] = [CloudError("no such group") for _ in range(3)]
+        await w.change(spec(ports=[port(80, nodePort=31000)]))
+        assert backends(w), "it serves as it is"
+        await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        assert not backends(w)
+        w.balancers.failures["ensure"] = []
+        await w.later()
+        assert backends(w)
+
+
+async def test_what_always_waits_leads_to_no_node_port_that_is_anothers_now() -> None:
+    """As on Azure, for an address of another Service that never has a load balancer."""
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["ensure"] = [RetryAfter("it moves", 2.0) for _ in range(99)]
         await w.change(spec(ports=[port(80, nodePort=31000)]))
         assert backends(w), "it serves as it is"
         await w.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))

@@ -12,7 +12,7 @@ import pytest
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import port, service
 from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
-from ccm.errors import CloudError, Refused, RetryAfter, TakenByAnother
+from ccm.errors import CloudError, NoRoom, Refused, RetryAfter, TakenByAnother
 from ccm.model.objects import Json, Node
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
@@ -1014,3 +1014,25 @@ async def test_who_shared_an_address_keeps_no_other_from_the_one_that_has_its_na
     assert [one.ip for one in made.ingress] == [ip]
     await delete(cloud, hostile)
     assert (await cloud.ensure(web("victim"), node)).ingress == made.ingress
+
+
+async def test_who_waits_for_an_address_that_never_has_a_load_balancer_leads_nowhere(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """A Service that is refused keeps its address, and another one that names it always waits.
+
+    The worker takes away its rules for node ports that another Service has by now.
+    """
+    many = [port(number, node_port=30000 + number) for number in range(100, 400)]
+    with pytest.raises(NoRoom):
+        await cloud.ensure(web("bait", ports=many), node)
+    (bait,) = addresses(lab)
+    await cloud.ensure(web("web", OFF), node)
+    waiting = web("web", {**OFF, "pip-name": bait}, **OTHER_PORT)
+    balancers: Any = cloud.load_balancers
+    for _ in range(3):
+        with pytest.raises(RetryAfter, match="which moves"):
+            await invoke(balancers.ensure, waiting, (node,))
+    assert parts(lab)["loadBalancingRules"]
+    await balancers.withdraw(waiting)
+    assert not parts(lab)["loadBalancingRules"]
