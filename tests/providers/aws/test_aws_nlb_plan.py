@@ -291,6 +291,25 @@ def name_in(wanted_rules: frozenset[IngressRule]) -> str:
     )
 
 
+class Counted(IngressRule):
+    """A rule that counts how often it is gone through to be put into another set."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        Counted.hashed += 1
+        return hash(self.source)
+
+
+def test_rules_of_others_are_looked_up_and_not_gone_through() -> None:
+    """A thousand Services of 1,000 rules, which AWS refuses, took half a second of each change."""
+    others = {"two": frozenset(Counted("tcp", n, n, "10.0.0.0/8") for n in range(9))}
+    group, Counted.hashed = SecurityGroup("sg-1", "nodes", {}, opened("one", 80)), 0
+    owner = rules.Owner("one", others=others)
+    assert list(rules.plan_node_ingress(group, opened("one", 80), owner))
+    assert not Counted.hashed
+
+
 @pytest.mark.parametrize(("probe", "check_port"), [(None, ""), (PROBE, ""), (None, "10256")])
 def test_a_shared_rule_stays_until_the_last_balancer_goes(
     probe: SharedProbe | None, check_port: str

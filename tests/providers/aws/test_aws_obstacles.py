@@ -70,6 +70,17 @@ async def test_a_protected_balancer_keeps_all_its_parts(aws: Aws) -> None:
     assert ([*aws.nlbs(is_deep=True)], aws.security_groups()) == there
 
 
+async def test_a_protected_balancer_gives_up_its_backends_whatever_is_annotated(aws: Aws) -> None:
+    """As the worker asks it to, where it leads to a node port that is another Service's by now."""
+    protected = {"attributes": "deletion_protection.enabled=true"}
+    await aws.ensure(asking("nlb", **protected), [node_of(aws.launch()[0])])
+    (group,) = aws.target_groups()
+    assert aws.targets(group)
+    labels = {"target-node-labels": ",".join(map("l{}=x".format, range(60)))}
+    await aws.update_nodes(asking("nlb", **protected, **labels), [])
+    assert not aws.targets(group)
+
+
 async def test_a_target_group_that_another_balancer_uses_is_reported_injected(aws: Aws) -> None:
     one, elbv2 = asking("nlb"), aws.elbv2
     await aws.ensure(one)

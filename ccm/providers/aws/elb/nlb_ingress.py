@@ -111,7 +111,8 @@ class Owner:
     ) -> list[IngressRule]:
         """Those described as its own that only others have now, described as theirs."""
         own = {rule for rule in group.rules if _named(rule) == self.name} - desired
-        heirs = {rule: rule for rules in self.others.values() for rule in rules}
+        some = (rules for rules in self.others.values() if not own.isdisjoint(rules))
+        heirs = {rule: rule for rules in some for rule in rules}
         return sorted((heirs[rule] for rule in own if rule in heirs), key=astuple)
 
     def _is_its(self, rule: IngressRule, named: str) -> bool:

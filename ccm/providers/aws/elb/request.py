@@ -143,8 +143,8 @@ def label_selector(annotations: Annotations) -> Mapping[str, str]:
 
 
 def target_instances(annotations: Annotations, nodes: Sequence[Node]) -> frozenset[str]:
-    """The instances of the Nodes that carry the labels asked for."""
-    labels = label_selector(annotations).items()
+    """The instances of the Nodes that carry the labels asked for; without Nodes, whatever is."""
+    labels = label_selector(annotations).items() if nodes else ()
     return frozenset(
         instance_id
         for node in nodes
