@@ -3,6 +3,7 @@
 A shared read is made for the cluster, at the priority of its callers, and not for the owner of the
 first one: no caller waits behind all else that this owner wants, or for one that is less urgent.
 All callers get the same answer, which they must not change; it is never older than the question.
+What each then makes of it may take a moment: one goes on in a turn of the loop.
 Work that others have to wait for is the cluster's as well: see `SharedLock`.
 """
 
@@ -108,6 +109,7 @@ class SharedRead(Generic[A]):
         self._read, self._size = read, size
         self._waiting: dict[Priority, dict[str, asyncio.Future[A]]] = {}
         self._calling: set[asyncio.Task[None]] = set()
+        self._going_on = asyncio.Lock()
 
     @property
     def is_idle(self) -> bool:
@@ -124,6 +126,8 @@ class SharedRead(Generic[A]):
             key, asyncio.get_running_loop().create_future()
         )
         await asyncio.wait([answered])  # which goes on for others when this caller is cancelled
+        await self._going_on.acquire()
+        asyncio.get_running_loop().call_soon(self._going_on.release)
         return answered.result()
 
     async def _call(self, priority: Priority) -> None:
