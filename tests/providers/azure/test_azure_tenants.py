@@ -17,7 +17,7 @@ from ccm.model.objects import Json, Node
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.lb.annotations import PREFIX
-from ccm.providers.azure.lb.request import read_request
+from ccm.providers.azure.lb.request import MOST_ADDITIONAL, read_request
 from ccm.providers.azure.lb.security_group import Access
 from ccm.providers.azure.shared_writes import SharedResource
 from tests.labs.azure.lab import OTHER_GROUP, Lab
@@ -55,6 +55,20 @@ async def test_the_address_of_another_service_is_no_additional_one(
     assert rules(lab) == before
     await delete(cloud, attacker)
     assert rules(lab) == before
+
+
+async def test_other_additional_addresses_with_each_refused_change_are_not_all_kept(
+    cloud: Started, node: Node
+) -> None:
+    """A hundred more of what may be open each time, until a restart."""
+    asked = {"pip-name": "missing"}
+    for number in range(30):
+        ips = [f"198.51.{number}.{last}" for last in range(MOST_ADDITIONAL)]
+        attacker = web("attacker", {**asked, "additional-public-ips": ",".join(ips)})
+        with pytest.raises(Refused):
+            await cloud.ensure(attacker, node)
+    (record,) = cast(Any, cloud.load_balancers)._records._found.values()
+    assert len(record.additional) <= 10 * MOST_ADDITIONAL
 
 
 @pytest.mark.parametrize("theirs", [{}, {"pip-name": "by-hand"}], ids=["made", "by hand"])

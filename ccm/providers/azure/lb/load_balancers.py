@@ -193,7 +193,7 @@ class AzureLoadBalancers:
         self._check_moving(request, balancers, named.values())
         place, own = await self._place(request, balancers, named.values()), self._records.of(names)
         own.place, own.rules = place, len(request.ports)
-        own.additional = {*own.additional, *more, *had}  # whatever comes of the writes
+        own.may_open({*more, *had})  # whatever comes of the writes
         for family in request.public:
             found = named.get(family)
             public[family] = await self._addresses.ensure(request, family, found, listed)

@@ -7,10 +7,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ccm.errors import Refused
 from ccm.providers.azure.lb.names import Names
 from ccm.providers.azure.lb.placement import Balancers, Place
 from ccm.providers.azure.lb.plan import Socket, bases_in
 from ccm.providers.azure.lb.security_group import Reached
+
+MOST_OPEN = 1000  # addresses of one Service that changes which failed may have opened
 
 
 @dataclass(slots=True)
@@ -28,6 +31,15 @@ class Record:
     """Addresses beside its frontends that may be open: a status may lack them."""
     reached: Reached = field(default_factory=dict)
     """What it has open: others do not close it by an older view."""
+
+    def may_open(self, addresses: Collection[str]) -> None:
+        """Note that these may be open from now on; raises `Refused` for more than `MOST_OPEN`."""
+        found = {*self.additional, *addresses}
+        if len(found) > MOST_OPEN and len(found) > len(self.additional):
+            raise Refused(
+                f"{len(found)} addresses may be open by changes that failed: ask for less"
+            )
+        self.additional = found
 
 
 class Records:
