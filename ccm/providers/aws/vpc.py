@@ -9,6 +9,7 @@ from typing import Any
 
 from ccm.cloud.gate import for_all
 from ccm.cloud.lookup import MAX_LOST, batches
+from ccm.cloud.newest import MOST_KEPT
 from ccm.cloud.shared_read import SharedBlockingLock
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, objects, objects_with, text
@@ -280,7 +281,8 @@ class Vpc:
         for instance_id in ambiguous.keys() - self._warned_of:
             extra = {"instance": instance_id, "why": str(ambiguous[instance_id])}
             log.warning("instance not opened for load balancers", extra=extra)
-        self._warned_of |= ambiguous.keys()
+        kept = self._warned_of if len(self._warned_of) < MOST_KEPT else set()
+        self._warned_of = kept | ambiguous.keys()
 
 
 def _group_to_open(

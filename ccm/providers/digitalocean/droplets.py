@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from ccm.cloud.json_api import verify_about
 from ccm.cloud.lookup import MAX_PARTS, in_turns
 from ccm.cloud.machines import Listing
+from ccm.cloud.newest import Newest
 from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import AddressType, Instance, NodeAddress, PowerState
@@ -103,7 +104,7 @@ class Droplets:
 
     def __init__(self, api: DigitalOceanApi, vpc_id: str) -> None:
         self._api, self._vpc = api, vpc_id.lower()
-        self._own: set[int] = set()
+        self._own = Newest[int, None]()
 
     async def list(self) -> DropletList:
         """All that the token may see but those with GPUs, ⌈n/200⌉ requests."""
@@ -127,7 +128,8 @@ class Droplets:
 
     def remember(self, droplet_ids: Collection[int]) -> None:
         """That these are Nodes' machines, as some list had them."""
-        self._own.update(droplet_ids)
+        for droplet_id in droplet_ids:
+            self._own[droplet_id] = None
 
     async def why_token_is_foreign(
         self, asked: Collection[int], current: Collection[int] = ()
@@ -136,12 +138,12 @@ class Droplets:
 
         `current` is what it has just listed; `asked` are those that nothing is seen of.
         """
-        if self._own.intersection(current) - {*asked}:
+        if (self._own.keys() & {*current}) - {*asked}:
             return ""
         try:
             if self._vpc:
                 return await self.why_vpc_is_foreign()
-            for other in sorted(self._own - {*asked}, reverse=True)[:1]:
+            for other in sorted(self._own.keys() - {*asked}, reverse=True)[:1]:
                 await self.get(other)
                 return ""
         except NotFound:

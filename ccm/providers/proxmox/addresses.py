@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
+from ccm.cloud.newest import Newest
 from ccm.errors import CloudError, NotLeading
 from ccm.model.cloud import AddressType, Network, NodeAddress, read_address
 from ccm.model.objects import Node, mapping, objects, text
@@ -98,7 +99,7 @@ class GuestAgents:
 
     def __init__(self, api: ProxmoxApi, section: NetworkSection) -> None:
         self._api, self.is_asked = api, section.mode != DEFAULT
-        self._reported: dict[_Key, _ReportedAddresses] = {}
+        self._reported = Newest[_Key, _ReportedAddresses]()
         self._under_way: dict[_Key, asyncio.Task[None]] = {}
 
     def reported(
@@ -115,7 +116,8 @@ class GuestAgents:
         awaited = list[asyncio.Task[None]]()
         for machine, identity in machines if self.is_asked else ():
             key = machine.vmid, identity.uuid
-            reported = self._reported.setdefault(key, _ReportedAddresses())
+            reported = self._reported.get(key) or _ReportedAddresses()
+            self._reported[key] = reported
             if key in self._under_way or time.monotonic() < reported.asked_at + AGENT_TTL:
                 continue
             reported.asked_at = time.monotonic()

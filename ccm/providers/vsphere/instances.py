@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from ccm.cloud.lookup import NOT_UNDERSTOOD, read_each
 from ccm.cloud.machines import MAX_REASONS, MachineLookup
+from ccm.cloud.newest import Newest
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Instance, NodeAddress, Unknown, swapped_uuid
 from ccm.model.objects import Node
@@ -41,7 +42,7 @@ class VsphereInstances(MachineLookup[Search, Found]):
         self._tags = {api.name: TagReader(api) for api in apis}
         self._families = {api.name: api.vcenter.families for api in apis}
         self._config = config
-        self._logged: dict[str, str] = {}  # by Node, why it keeps what it has
+        self._logged = Newest[str, str]()  # by Node, why it keeps what it has
 
     def machine_of(self, provider_id: str) -> str:
         """By its UUID in small letters, whichever order of bytes it is written in."""

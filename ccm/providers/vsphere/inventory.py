@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from pyVmomi import vim, vmodl
 
 from ccm.cloud.lookup import MAX_PAGES, MAX_PARTS, NOT_UNDERSTOOD, in_turns, verify_count
+from ccm.cloud.newest import Newest
 from ccm.errors import CloudError
 from ccm.http import BodyTooLarge
 from ccm.model.cloud import PowerState, swapped_uuid
@@ -195,7 +196,7 @@ class InventoryReader:
     def __init__(self, api: VCenterApi) -> None:
         self.api, self.name = api, api.name
         self._uuids: dict[str, str] = {}  # by managed object, for machines that are there
-        self._cached: dict[str, str] = {}  # managed objects of Nodes, by UUID
+        self._cached = Newest[str, str]()  # managed objects of Nodes, by UUID
         self._pages = 1  # in which a `PAGE` of objects is read
 
     async def read(self) -> Inventory:
