@@ -1,10 +1,10 @@
 """Which of a machine's addresses are its Node's, by upstream's rules and in an order of its own."""
 
 import base64
+import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import islice
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ccm.cloud.lookup import MAX_PARTS, NOT_UNDERSTOOD
+from ccm.cloud.newest import Newest
 from ccm.model.cloud import AddressType, NodeAddress, read_address
 from ccm.model.objects import mapping, text
 from ccm.providers.vsphere.config import IPV4, AddressRules, VsphereConfig
@@ -22,7 +23,11 @@ Address = IPv4Address | IPv6Address
 NO_CARD = -1  # the `device` of what is no card of the machine: bridges of CNIs, tunnels
 MAX_ADDRESSES = 256  # of one machine; root in the guest can make any number
 MAX_BRACKETS = 200  # in it
+MAX_TOKENS = 1000  # of its YAML: each takes 50 us
+MAX_STATIC = 64  # addresses that it gives a machine
 MAX_REMEMBERED = 4096  # machines whose metadata is not read again while it is the same
+REMEMBERED = Newest[bytes, tuple[IPv4Address | IPv6Address, ...]](MAX_REMEMBERED)
+"""By the digest of the metadata, of which a guest may write kilobytes each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +133,20 @@ def sorted_by_metadata(
     return sorted(found, key=lambda item: places.get(item.address, len(static)))
 
 
-@lru_cache(maxsize=MAX_REMEMBERED)
 def static_addresses(metadata: str, encoding: str) -> tuple[Address, ...]:
     """The addresses of the ethernets in cloud-init's metadata, as they stand in it; none if odd."""
     if not metadata or encoding != "base64":
         return ()
+    key = hashlib.sha256(metadata.encode()).digest()
+    if key not in REMEMBERED:
+        REMEMBERED[key] = _static_addresses(metadata)
+    return REMEMBERED[key]
+
+
+def _static_addresses(metadata: str) -> tuple[Address, ...]:
     try:
-        return tuple(_addresses(_network(mapping(_load(base64.b64decode(metadata))))))
+        found = _addresses(_network(mapping(_load(base64.b64decode(metadata)))))
+        return tuple(islice(found, MAX_STATIC))
     except (*NOT_UNDERSTOOD, yaml.YAMLError, zlib.error):
         return ()
 
@@ -159,8 +171,12 @@ def _addresses(network: object) -> Iterator[Address]:
 
 
 def _load(document: bytes) -> object:
-    """YAML that is read in milliseconds: no aliases, which make much of little, nothing deep."""
+    """YAML that is read in milliseconds: no aliases, which make much of little, nothing deep, and
+    not much of it.
+    """
     is_deep = sum(document.count(bracket) for bracket in (b"[", b"{")) > MAX_BRACKETS
-    if is_deep or any(isinstance(token, yaml.AliasToken) for token in yaml.scan(document)):
-        raise ValueError("the metadata is too deep, or has aliases")
+    tokens = () if is_deep else [*islice(yaml.scan(document), MAX_TOKENS + 1)]
+    is_long = not 0 < len(tokens) <= MAX_TOKENS
+    if is_long or any(isinstance(token, yaml.AliasToken) for token in tokens):
+        raise ValueError("the metadata is too deep, too long, or has aliases")
     return yaml.safe_load(document)
