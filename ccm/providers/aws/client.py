@@ -5,6 +5,7 @@ does not see.
 """
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
@@ -49,6 +50,7 @@ MAX_INSTANCES_PER_PAGE = 1000
 MAX_TAGGED_PER_CALL = 20
 MAX_LISTED = 400  # load balancers or target groups on one page
 MAX_LISTED_INSTANCES = 4000  # behind classic ones: about 300 kB
+LARGE_TTL = 3600.0  # seconds for which load balancers count as more: many may go
 LISTING = {"Filters", "MaxResults", "PageSize", "NextToken", "Marker"}
 """Parameters of reads that several ask for; others are about one object."""
 ID_NOT_FOUND, ID_MALFORMED = "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"
@@ -120,7 +122,8 @@ class AwsApi:
         self._gate, self._reads, self.region = gate, SharedBlockingReads(gate), region
         self._timeout = config.call_timeout
         self._warned_of: set[str] = set()
-        self._large_listings: set[str] = set()  # calls that list too much to find one in it
+        self._large_listings: dict[str, float] = {}
+        """Calls that list too much to find one in it, and until when."""
         limit_time()
         session = new_session()
         session.register_component("data_loader", _SDK_DATA)
@@ -227,12 +230,12 @@ class AwsApi:
         and is shared by all who ask. Where it is large, they are read by name, the parameter `key`:
         several pages are not of one moment, and prove of none that it is not there.
         """
-        if call not in self._large_listings:
+        if time.monotonic() >= self._large_listings.get(call, 0.0):
             records = self.list_pages(call, member, PageSize=MAX_LISTED)
             instances = sum(len(objects(record.get("Instances"))) for record in records)
             if len(records) <= MAX_LISTED and instances <= MAX_LISTED_INSTANCES:
                 return _named(name, records)
-            self._large_listings.add(call)
+            self._large_listings[call] = time.monotonic() + LARGE_TTL
         try:
             return _named(name, self.list_pages(call, member, **{key: [name]}))
         except AwsError as error:

@@ -10,7 +10,7 @@ from ccm.cloud.testkit.harness import node, service
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance
 from ccm.model.objects import Json
-from ccm.providers.aws.client import AwsApi
+from ccm.providers.aws.client import LARGE_TTL, MAX_LISTED, AwsApi
 from ccm.providers.aws.config import AwsConfig, AwsTimings
 from ccm.providers.aws.elb.annotations import Annotations
 from ccm.providers.aws.elb.load_balancers import ElbDependencies
@@ -59,7 +59,7 @@ def test_no_security_group_of_another_name_is_found() -> None:
 def test_no_load_balancer_of_another_name_is_found() -> None:
     class Unfiltered(AwsApi):
         def __init__(self) -> None:
-            self._large_listings = {"elb:DescribeLoadBalancers"}
+            self._large_listings = {"elb:DescribeLoadBalancers": float("inf")}
 
         def list_pages(self, name: str, member: str, **_: Any) -> list[Json]:
             return [{"LoadBalancerName": "theirs"}, {"LoadBalancerName": "own"}]
@@ -67,6 +67,31 @@ def test_no_load_balancer_of_another_name_is_found() -> None:
     call, member, key = "elb:DescribeLoadBalancers", "LoadBalancerDescriptions", "LoadBalancerNames"
     assert Unfiltered().find_balancer(call, member, key, "own") == {"LoadBalancerName": "own"}
     assert Unfiltered().find_balancer(call, member, key, "other") is None
+
+
+def test_load_balancers_that_were_many_for_a_while_are_found_in_one_list_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As another cluster's were: each was read by its name until a restart, a call a Service."""
+    now, named = 0.0, list[str]()
+    monkeypatch.setattr("time.monotonic", lambda: now)
+
+    class Others(AwsApi):
+        def __init__(self) -> None:
+            self._large_listings, self.others = {}, MAX_LISTED
+
+        def list_pages(self, name: str, member: str, **asked: Any) -> list[Json]:
+            named.extend(asked.get("Names", []))
+            return [{"LoadBalancerName": f"lb-{number}"} for number in range(self.others + 1)]
+
+    account = Others()
+    for others, by_name in ((MAX_LISTED, ["lb-0", "lb-0"]), (1, [])):
+        account.others = others
+        for _ in range(2):
+            assert account.find_balancer("elbv2:Describe", "LoadBalancers", "Names", "lb-0")
+        assert named == by_name
+        now += LARGE_TTL
+        named.clear()
 
 
 class Account(AwsApi):
