@@ -291,16 +291,18 @@ class RenewedToken(Generic[L]):
 
     async def get(self, instead_of: L | None = None) -> L:
         """The token of now; another one than `instead_of`, which was refused."""
+        if instead_of == self.current:
+            self._refused = instead_of
+        if self._renewing.is_held and (good := self._good()):
+            return good  # who renews it may wait for long
         async with self._renewing.held():
-            token = self.current
-            is_usable = token not in (None, instead_of, self._refused)
-            if token is not None and is_usable and time.monotonic() < self._renew_at:
+            token = self._good()
+            if token is not None and time.monotonic() < self._renew_at:
                 return token
             try:
-                self.current = _usable(await self._renew())
+                self.current, self._refused = _usable(await self._renew()), None
             except CloudError as error:
-                if token is None or not is_usable:
-                    self._refused = token
+                if (token := self._good()) is None:
                     raise
                 grace = min(token.lifetime, LONGEST_LIFE) * (1 - RENEW_AT) / 4
                 self._renew_at = time.monotonic() + grace
@@ -309,3 +311,7 @@ class RenewedToken(Generic[L]):
             life = min(self.current.lifetime, LONGEST_LIFE)
             self._renew_at = time.monotonic() + life * RENEW_AT
             return self.current
+
+    def _good(self) -> L | None:
+        """The last one, unless it was refused."""
+        return None if self.current == self._refused else self.current

@@ -283,3 +283,42 @@ async def test_a_token_is_renewed_in_time_and_a_refused_one_is_not_used_again() 
         await tokens.get(instead_of=second)
     assert await tokens.get() is not second
     assert not answers
+
+
+@pytest.mark.virtual_time
+async def test_while_a_token_is_renewed_all_others_use_the_one_that_is_good() -> None:
+    """A token service that hangs held up every call for half a minute, again and again."""
+    answers, waits = [Token(), Token(value="another-of-16-ch"), Token()], [0.0, 30.0, 30.0]
+
+    async def renew() -> Token:
+        await asyncio.sleep(waits.pop(0))
+        return answers.pop(0)
+
+    tokens = RenewedToken(renew)
+    first = await tokens.get()
+    await asyncio.sleep(81.0)
+    renewing = asyncio.create_task(tokens.get())
+    await asyncio.sleep(1.0)
+    async with asyncio.timeout(1.0):
+        assert await tokens.get() is first
+    refused = asyncio.create_task(tokens.get(instead_of=first))
+    await asyncio.sleep(1.0)
+    assert await tokens.get() is await renewing is await refused is not first
+    async with asyncio.timeout(1.0):
+        await tokens.get(instead_of=first)
+    assert answers == [Token()]
+
+
+async def test_a_token_that_is_given_again_once_refused_is_not_asked_for_always() -> None:
+    """As by Google's metadata server, which keeps what it gave."""
+    made = list[Token]()
+
+    async def renew() -> Token:
+        made.append(Token())
+        return made[-1]
+
+    tokens = RenewedToken(renew)
+    first = await tokens.get()
+    for _ in range(3):
+        await tokens.get(instead_of=first if len(made) == 1 else None)
+    assert len(made) == 2
