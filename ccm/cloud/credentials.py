@@ -137,7 +137,7 @@ class RefusalPause(Generic[T]):
         self._refused: T | None = None
         self._error = Unauthenticated("")
         self._since = self._until = 0.0
-        self._times = 0
+        self._times, self._is_tried = 0, False
         self._lock = threading.Lock()
 
     def check(self, credentials: T) -> None:
@@ -147,13 +147,14 @@ class RefusalPause(Generic[T]):
                 return
             if self._clock() < self._until:
                 raise Unauthenticated(str(self._error), self._error.source)
+            self._is_tried = True
             self._begin_pause()
 
     def refused(self, credentials: T, error: Unauthenticated) -> Unauthenticated:
         """The cloud refused them: the error to raise, which says since when, and what to do."""
         with self._lock:
             if credentials != self._refused:
-                self._refused, self._since, self._times = credentials, self._clock(), 0
+                self._refused, self._since, self._times = credentials, self._clock(), 1
                 self._begin_pause()
                 since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 remedy = f"correct {self._keys}, or allow it in the cloud"
@@ -161,6 +162,10 @@ class RefusalPause(Generic[T]):
                 self._error = Unauthenticated(message, error.source)
                 extra = {"why": message, "place": error.source}
                 log.error("the cloud refuses the credentials", extra=extra)
+            elif self._is_tried:
+                self._times += 1
+                self._begin_pause()
+            self._is_tried = False
             return Unauthenticated(str(self._error), self._error.source)
 
     def accepted(self, credentials: T) -> None:
@@ -172,7 +177,6 @@ class RefusalPause(Generic[T]):
                 log.info("the cloud takes the credentials", extra={"refused_seconds": seconds})
 
     def _begin_pause(self) -> None:
-        self._times += 1
         self._until = self._clock() + self._backoff.delay(self._times, random.random())
 
 

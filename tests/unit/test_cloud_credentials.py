@@ -142,6 +142,17 @@ async def test_pauses_grow_and_end_with_the_first_success() -> None:
     assert len(cloud.shown) == 7
 
 
+async def test_a_pause_grows_by_refusals_alone() -> None:
+    """One wrong answer, and then none for long, kept them from being shown for 15 minutes after."""
+    account, tried = (cloud := Cloud()).account(), list[float]()
+    for cloud.now in range(22):
+        with pytest.raises(CloudError):
+            await account.use(cloud.ask)
+        tried += [cloud.now] * (len(cloud.shown) - len(tried))
+        cloud.error = CloudError("503")
+    assert tried == [0, 5, 10, 15, 20]
+
+
 @pytest.mark.parametrize(
     ("error", "is_over"), [(Denied("403"), True), (CloudError("no answer"), False)]
 )
