@@ -4,6 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from threading import Lock
 
 from ccm.cloud.lookup import batches
@@ -25,6 +26,7 @@ DEFAULT_TYPES = r"^((hpc|trn|p)[0-9]+[a-z]*(-[a-z0-9]+)?|g[0-9]+e)\."
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-topology-prerequisites.html
 """
 MAX_INSTANCES_PER_CALL = 100
+MAX_LAYERS = 16  # of one instance; AWS has three
 LABELS_TTL = 24 * 3600.0  # seconds; they stay for as long as an instance runs
 NOTHING_TTL = 600.0  # seconds; an instance that starts has no place yet
 ERROR_PAUSE = 60.0  # seconds without a question after an error
@@ -82,6 +84,7 @@ class NetworkTopology:
             lambda left: self._api.list_pages(name, member, InstanceIds=left),
         )
         for record in records or ():
-            nodes = [node for node in record.get("NetworkNodes") or () if isinstance(node, str)]
+            listed = islice(record.get("NetworkNodes") or (), MAX_LAYERS)
+            nodes = [node for node in listed if isinstance(node, str)]
             labels = {f"{LAYER_LABEL}{layer}": node for layer, node in enumerate(nodes, 1)}
             yield text(record.get("InstanceId")), labels

@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ccm.model.cloud import Instance
-from ccm.model.objects import Node
-from ccm.providers.aws.topology import DEFAULT_TYPES, LAYER_LABEL
+from ccm.model.objects import Json, Node
+from ccm.providers.aws.client import AwsApi
+from ccm.providers.aws.topology import DEFAULT_TYPES, LAYER_LABEL, MAX_LAYERS, NetworkTopology
 from tests.providers.aws.proxy import Fault, Garbage, Refusal, Reply, Request, Reset
 from tests.providers.aws.world import Aws, node_of
 
@@ -154,3 +155,17 @@ async def test_a_machine_that_went_away_keeps_no_other_from_its_labels_injected(
 
     aws.proxy.rule = answer
     assert [len(each) for each in await layers(aws, gone, there)] == [0, 3]
+
+
+def test_layers_without_number_are_not_kept_for_a_day() -> None:
+    """A million took 200 MB of each instance, and were gone through at each look at its Node."""
+
+    class Topology:
+        def list_pages(self, *_: str, InstanceIds: list[str]) -> list[Json]:  # noqa: N803 - AWS'
+            nodes = [f"nn-{number}" for number in range(10_000)]
+            return [{"InstanceId": item, "NetworkNodes": nodes} for item in InstanceIds]
+
+    topology = NetworkTopology(cast(AwsApi, Topology()), "")
+    (labels,) = topology.labels_of({"i-1": "p4d.24xlarge"}).values()
+    assert len(labels) == MAX_LAYERS
+    assert labels[f"{LAYER_LABEL}1"] == "nn-0"
