@@ -150,6 +150,12 @@ async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
         _limit.reset(token)
 
 
+def has_ended() -> bool:
+    """Whether the method that this is in was given up, and runs on in its thread."""
+    limit = _limit.get(None)
+    return limit is not None and limit.expired()
+
+
 class _ThreadPerCall(Executor):
     """One that hangs takes no other's place, and ends with the process."""
 
@@ -334,7 +340,7 @@ class WorkerGate:
             self.under_way += 1
         try:
             self._check()
-            if is_write and (limit := _limit.get(None)) and limit.expired():
+            if is_write and has_ended():
                 raise CloudError(f"{operation}: its reconcile has ended already")
             yield
         finally:

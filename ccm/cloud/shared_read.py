@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, TypeVar, cast
 
 from ccm.background import start_task
-from ccm.cloud.gate import current_owner, current_priority, for_all, with_priority
+from ccm.cloud.gate import current_owner, current_priority, for_all, has_ended, with_priority
 from ccm.cloud.interface import Gate
 from ccm.decide.budget import Priority, RoundRobin
 from ccm.errors import CloudError
@@ -75,7 +75,10 @@ class SharedLock:
 
 
 class SharedBlockingLock:
-    """The same for plain methods, which say themselves for whom their calls are."""
+    """The same for plain methods, which say themselves for whom their calls are.
+
+    Whose turn comes after its method was given up gets a `CloudError`: no one waits for its reads.
+    """
 
     def __init__(self) -> None:
         self._guard, self._is_held = threading.Lock(), False
@@ -89,6 +92,9 @@ class SharedBlockingLock:
                 return
             self._waiting.add(current_owner(), turn)
         turn.wait()
+        if has_ended():
+            self.__exit__()
+            raise CloudError("its reconcile has ended already")
 
     def __exit__(self, *_: object) -> None:
         with self._guard:

@@ -11,7 +11,7 @@ from ccm.cloud import gate
 from ccm.cloud.gate import current_priority, with_priority
 from ccm.cloud.shared_read import SharedBlockingLock, SharedLock, SharedRead
 from ccm.decide.budget import Priority
-from ccm.errors import Throttled
+from ccm.errors import CloudError, Throttled
 from tests.support.running import wait_for
 from tests.support.waiting import let_run
 
@@ -219,3 +219,24 @@ def test_owners_take_turns_at_a_lock_of_threads() -> None:
         thread.join()
     assert len(order) == len(owners)
     assert order.index("other") <= 1
+
+
+async def test_who_has_given_up_does_nothing_in_a_lock_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All others waited for the reads of each, and gave up as well: more stood before the next."""
+    monkeypatch.setattr("ccm.cloud.gate.METHOD_TIMEOUT", 0.05)
+    lock, order = SharedBlockingLock(), list[str]()
+
+    def work() -> None:
+        with lock:
+            order.append("work")
+
+    with lock:
+        given_up = [gate.invoke(work) for _ in range(3)]
+        errors = await asyncio.gather(*given_up, return_exceptions=True)
+        assert {type(error) for error in errors} == {CloudError}
+    wait_for("none waits", lambda: not lock._is_held)
+    assert order == []
+    work()
+    assert order == ["work"]
