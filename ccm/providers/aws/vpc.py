@@ -10,7 +10,7 @@ from typing import Any
 from ccm.cloud.gate import for_all
 from ccm.cloud.lookup import MAX_LOST, batches
 from ccm.cloud.newest import MOST_KEPT
-from ccm.cloud.shared_read import SharedBlockingLock
+from ccm.cloud.shared_read import KEPT_RETRY, SharedBlockingLock
 from ccm.errors import CloudError, Refused
 from ccm.model.objects import Json, objects, objects_with, text
 from ccm.providers.aws.client import (
@@ -53,17 +53,25 @@ class Zones:
         self._lock = Lock()
 
     def by_name(self, names: Collection[str]) -> Mapping[str, Zone]:
-        """At least those of `names` that AWS knows; raises when they could not be read."""
+        """At least those of `names` that AWS knows; raises when they could not be read.
+
+        Those that are known count while reads fail.
+        """
         with self._lock, for_all():
-            is_stale = time.monotonic() - self._read_at > ZONE_CACHE_TTL
-            if is_stale or not set(names) <= self._zones.keys():
-                answer = self._api.call("ec2:DescribeAvailabilityZones", AllAvailabilityZones=True)
-                records = objects(answer.get("AvailabilityZones"))
-                self._zones = {
-                    text(record.get("ZoneName")): _read_zone(record) for record in records
-                }
-                self._read_at = time.monotonic()
+            is_known = bool(self._zones) and {*names} <= self._zones.keys()
+            if not is_known or time.monotonic() - self._read_at > ZONE_CACHE_TTL:
+                try:
+                    self._zones, self._read_at = self._read(), time.monotonic()
+                except CloudError:
+                    if not is_known:
+                        raise
+                    self._read_at = time.monotonic() - ZONE_CACHE_TTL + KEPT_RETRY
             return self._zones
+
+    def _read(self) -> Mapping[str, Zone]:
+        answer = self._api.call("ec2:DescribeAvailabilityZones", AllAvailabilityZones=True)
+        records = objects(answer.get("AvailabilityZones"))
+        return {text(record.get("ZoneName")): _read_zone(record) for record in records}
 
 
 @dataclass(frozen=True, slots=True)

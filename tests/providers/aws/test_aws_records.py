@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 from botocore.parsers import ResponseParserError
 
+from ccm.cloud.shared_read import KEPT_RETRY
 from ccm.cloud.testkit.harness import node, service
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance
@@ -19,7 +20,7 @@ from ccm.providers.aws.elb.nlb_reads import with_listeners
 from ccm.providers.aws.instances import read_instance
 from ccm.providers.aws.routes import AwsRoutes
 from ccm.providers.aws.tags import ClusterTagging
-from ccm.providers.aws.vpc import Vpc
+from ccm.providers.aws.vpc import ZONE_CACHE_TTL, Vpc, Zones
 from ccm.providers.aws.wire import check_body, new_session
 
 RECORD: Json = {
@@ -235,3 +236,33 @@ def test_answers_about_credentials_are_checked_as_well() -> None:
     parser = client._endpoint._response_parser_factory.create_parser("query")
     with pytest.raises(ValueError, match="a time of 66 characters"):
         parser._timestamp_parser("1." * 33)
+
+
+def test_zones_that_are_known_count_while_they_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each Service and Node waited for that read in a lock, and no Service was served."""
+    now, calls = 0.0, list[str]()
+    monkeypatch.setattr("time.monotonic", lambda: now)
+
+    class Failing(AwsApi):
+        def __init__(self) -> None:
+            pass
+
+        def call(self, name: str, **_: Any) -> Json:
+            calls.append(name)
+            if now:
+                raise CloudError("no answer within 30 s")
+            return {"AvailabilityZones": [{"ZoneName": "us-east-1a", "ZoneId": "use1-az1"}]}
+
+    zones = Zones(Failing())
+    zones.by_name({"us-east-1a"})
+    now = 2 * ZONE_CACHE_TTL
+    for _ in range(3):
+        assert zones.by_name({"us-east-1a"})["us-east-1a"].id == "use1-az1"
+    assert len(calls) == 2
+    with pytest.raises(CloudError):
+        zones.by_name({"us-east-1b"})
+    now += 2 * KEPT_RETRY
+    zones.by_name({"us-east-1a"})
+    assert len(calls) == 4
