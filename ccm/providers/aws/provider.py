@@ -99,12 +99,12 @@ class AwsCloud(CloudProvider):
         is_complete = has_region and config.vpc and config.cluster_id
         metadata = config.endpoint(METADATA)
         url = metadata.url if metadata else ""
-        own = OwnInstance() if is_complete else read_own_instance(url)
+        own = OwnInstance() if is_complete else find_own_instance(url)
         find_vpc: Callable[[], str] | None = None
         if not (is_complete or is_metadata_disabled()):
             if not own.instance_id:
                 check_without_metadata(config, has_region, context.allow_untagged)
-            find_vpc = lambda: read_own_instance(url).vpc  # noqa: E731 - it may answer by then
+            find_vpc = lambda: find_own_instance(url).vpc  # noqa: E731 - it may answer by then
         api = self._api = AwsApi(config, region_of(config, own), context.gate, context.caller)
         tagging = ClusterTagging(
             config.cluster_id or own.cluster_id,
@@ -170,6 +170,14 @@ def own_tags(api: AwsApi, own: OwnInstance) -> Tags:
 
 
 # The instance metadata service (IMDSv2).
+
+
+def find_own_instance(endpoint: str = "") -> OwnInstance:
+    """This instance, by two reads that agree: it counts for as long as this process runs."""
+    own = read_own_instance(endpoint)
+    if own.instance_id and own != read_own_instance(endpoint):
+        raise CloudError("two answers of this machine's metadata service differ: asked again")
+    return own
 
 
 def read_own_instance(endpoint: str = "", total_timeout: float = METADATA_TIMEOUT) -> OwnInstance:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 from botocore.config import Config
@@ -26,7 +27,12 @@ from ccm.model.objects import Json
 from ccm.providers.aws import tags, vpc
 from ccm.providers.aws.config import AwsConfig, read_config
 from ccm.providers.aws.credentials import AwsCredentials, find_credentials
-from ccm.providers.aws.provider import AwsCloud, OwnInstance, read_own_instance
+from ccm.providers.aws.provider import (
+    AwsCloud,
+    OwnInstance,
+    find_own_instance,
+    read_own_instance,
+)
 from ccm.providers.aws.tags import ClusterTag, ClusterTagging
 from ccm.providers.aws.wire import SMALL_ANSWER, limit_time
 from ccm.redaction import safe_text
@@ -467,3 +473,24 @@ def test_tags_that_name_no_cluster_are_read_again_only_after_a_while() -> None:
     time.sleep(interval)
     reads.append({MARK: "owned"})
     assert ownership.required_tag() == ownership.cluster_tag() == ClusterTag("kit")
+
+
+@pytest.mark.parametrize("path", ["instance-id", f"network/interfaces/macs/{MAC}/vpc-id"])
+def test_one_answer_about_another_machine_is_not_kept(
+    metadata: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Of a proxy before the metadata service, say; what was found at the start counted until the
+    process ended.
+    """
+
+    wrong = ["i-0fedcba9876543210" if path == "instance-id" else "vpc-2"]
+
+    class Once(dict[str, str]):
+        def get(self, asked: str, *_: object) -> Any:
+            return wrong.pop() if asked == path and wrong else super().get(asked)
+
+    monkeypatch.setattr(_Handler, "metadata", Once(metadata))
+    with pytest.raises(CloudError, match="two answers"):
+        find_own_instance()
+    assert find_own_instance().instance_id == METADATA["instance-id"]
+    assert find_own_instance().vpc == "vpc-1"
