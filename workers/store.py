@@ -207,13 +207,14 @@ class MachineHolders:
         """`is_ours`: whether a provider ID is one of the cloud at all."""
         self._machine_of, self._is_ours = machine_of, is_ours
         self._nodes: dict[str, dict[str, tuple[str, str, str]]] = {}  # by machine: name → age, UUID
+        self._oldest: dict[str, str] = {}  # by machine: of those that name it
         self._machines: dict[str, str] = {}  # by the name of the Node
         self._former: dict[str, FormerNode] = {}  # by the name of the Node, in the order of time
         self._gone: set[str] = set()  # machines that the cloud called gone, of Nodes that are left
         self._kept: dict[str, tuple[str, str]] = {}  # by machine: who keeps it, and why
 
     def update(self, name: str, node: Node | None, keeps_first: bool = False) -> set[str]:
-        """Take in a Node, or that there is none; the others of machines that another Node has now.
+        """Take in a Node, or that there is none; who else has lost or won a machine by that.
 
         With `keeps_first` who has a machine keeps it from one that names it later, however old
         that is.
@@ -226,21 +227,36 @@ class MachineHolders:
             return set()
         held = {item: self._holder_of(item) for item in (before, machine)}
         if before:
-            *age, system_uuid = self._nodes[before].pop(name)
+            *age, system_uuid = self._leave(name, before)
             if node is None or tuple(age) != node.age_order:
                 self._remember(name, before, system_uuid)
-            if not self._nodes[before]:
-                del self._nodes[before]
         if machine != before:
             if self._keeper(before) == name:
                 del self._kept[before]
             if keeps_first and held[machine] not in ("", self._keeper(machine)):
                 self._kept[machine] = held[machine], FIRST
         if claim and machine:
-            self._machines[name] = machine
-            self._nodes.setdefault(machine, {})[name] = claim
-        moved = (item for item, holder in held.items() if self._holder_of(item) != holder)
-        return {other for item in moved for other in self._nodes.get(item, ())} - {name}
+            self._join(name, machine, claim)
+        now = {item: self._holder_of(item) for item in held}
+        moved = (item for item, holder in held.items() if now[item] != holder)
+        return {other for item in moved for other in (held[item], now[item])} - {name, ""}
+
+    def _join(self, name: str, machine: str, claim: tuple[str, str, str]) -> None:
+        self._machines[name] = machine
+        nodes = self._nodes.setdefault(machine, {})
+        nodes[name] = claim
+        if claim < nodes[self._oldest.setdefault(machine, name)]:
+            self._oldest[machine] = name
+
+    def _leave(self, name: str, machine: str) -> tuple[str, str, str]:
+        """The claim that it had."""
+        nodes = self._nodes[machine]
+        claim = nodes.pop(name)
+        if not nodes:
+            del self._nodes[machine], self._oldest[machine]
+        elif self._oldest[machine] == name:
+            self._oldest[machine] = min(nodes, key=nodes.__getitem__)
+        return claim
 
     def _remember(self, name: str, machine: str, system_uuid: str) -> None:
         now = time.monotonic()
@@ -284,8 +300,9 @@ class MachineHolders:
         return self._kept.get(machine, ("", ""))[0]
 
     def _holder_of(self, machine: str) -> str:
-        nodes, keeper = self._nodes.get(machine, {}), self._keeper(machine)
-        return keeper if keeper in nodes else min(nodes, key=nodes.__getitem__, default="")
+        keeper = self._keeper(machine)
+        is_there = keeper in self._nodes.get(machine, ())
+        return keeper if is_there else self._oldest.get(machine, "")
 
     def why_not(self, name: str) -> str:
         """The Event of a Node that gets nothing, because another has its machine."""

@@ -42,7 +42,7 @@ async def test_without_the_right_to_read_it_one_warning_is_written(
 async def test_one_denial_does_not_decide_whose_everything_is_until_a_restart(
     status: int, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An API server that starts denies what it has not read the roles of, or lacks the namespace."""
+    """An API server that starts denies all until it has read the roles, or lacks the namespace."""
     kube: Any = FakeKube(status, reason, times=1)
     assert await read_cluster_uid(kube) == "u-1"
     assert caplog.records == []

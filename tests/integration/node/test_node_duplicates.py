@@ -122,6 +122,43 @@ def test_the_oldest_of_several_holds_a_machine_however_its_id_is_written() -> No
     assert holders.holder("c") == ""
 
 
+async def test_nodes_that_name_one_machine_and_come_at_once_are_read_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each older than the one before: for each, all were read, in the one turn of a start."""
+    at, mine = "2026-01-01T00:00:{:02}Z", with_provider_id("fake://1")
+    many = [node(mine, created(at.format(59 - number)), name=f"n{number}") for number in range(50)]
+    async with world() as w:
+        for each in many:
+            w.cluster.put(each)
+        read, reads = w.store.get, list[str]()
+
+        def get(kind: str, key: str) -> Json | None:
+            reads.append(key)
+            return read(kind, key)
+
+        monkeypatch.setattr(w.store, "get", get)
+        w.feed()
+        assert len(reads) < 10 * len(many)
+
+
+def test_who_has_a_machine_is_not_looked_for_among_all_that_name_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked of each of them after each change of any Node."""
+    holders, searches, mine = MachineHolders(str), list[int](), with_provider_id("fake://1")
+    for number in range(20):
+        holders.update(f"n{number}", node(mine, OLD, name=f"n{number}"))
+
+    def search(names: dict[str, Any], **how: Any) -> Any:
+        searches.append(len(names))
+        return min(names, **how)
+
+    monkeypatch.setattr("workers.store.min", search, raising=False)
+    held = [number for number in range(20) if not holders.why_not(f"n{number}")]
+    assert (held, searches) == ([0], [])
+
+
 @pytest.mark.parametrize("has_id", [True, False])
 @pytest.mark.parametrize(
     "said",
