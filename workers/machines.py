@@ -74,7 +74,7 @@ class NodeMachines:
             if identity and self._marked:
                 self._verdicts[name] = NOT_YET
         others = self._holders.update(name, node, keeps_first=self._has_settled)
-        is_asked = (is_new and name in self._verdicts) or self._holders.sharing([name])
+        is_asked = (is_new and name in self._verdicts) or self._holders.is_shared(name)
         if is_asked and not self._asks.take(name, time.monotonic()):
             self._awaited[name] = self._round + 1
             self._wake.set()

@@ -212,6 +212,7 @@ class MachineHolders:
         self._former: dict[str, FormerNode] = {}  # by the name of the Node, in the order of time
         self._gone: set[str] = set()  # machines that the cloud called gone, of Nodes that are left
         self._kept: dict[str, tuple[str, str]] = {}  # by machine: who keeps it, and why
+        self._settled: dict[str, Instance] = {}  # by machine, as all were compared with it
 
     def update(self, name: str, node: Node | None, keeps_first: bool = False) -> set[str]:
         """Take in a Node, or that there is none; who else has lost or won a machine by that.
@@ -222,6 +223,8 @@ class MachineHolders:
         before = self._machines.pop(name, "")
         machine = self._machine(node.provider_id) if node and node.provider_id else ""
         claim = (*node.age_order, node.system_uuid) if node else None
+        for item in (before, machine):
+            self._settled.pop(item, None)
         if before and machine == before and self._nodes[before][name] == claim:
             self._machines[name] = machine
             return set()
@@ -314,18 +317,33 @@ class MachineHolders:
         """All Nodes that name this machine."""
         return {name for item in self.keys_of(machine) for name in self._nodes.get(item, ())}
 
+    def is_shared(self, name: str) -> bool:
+        """Whether others name the machine of this Node as well."""
+        return len(self._nodes.get(self._machines.get(name, ""), ())) > 1
+
     def sharing(self, names: Iterable[str]) -> set[str]:
         """All Nodes that name the machine of one of these, where several do."""
         nodes = (self._nodes.get(item, {}) for item in {self._machines.get(it, "") for it in names})
         return {name for named in nodes if len(named) > 1 for name in named}
+
+    def is_settled(self, machine: Instance, name: str) -> bool:
+        """Whether all that name it, this Node among them, were compared with what the cloud says,
+        and are as they were then.
+        """
+        mine = self._machines.get(name, "")
+        return mine in self.keys_of(machine) and self._settled.get(mine) == machine
 
     def settle(self, machine: Instance, nodes: Iterable[Node]) -> set[str]:
         """Give a machine to that of `nodes` which fits what the cloud says of it best.
 
         The names of all that name it, if that is new.
         """
-        rightful = rightful_node([*nodes], machine)
-        items = self.keys_of(machine) if rightful else ()
+        compared, keys = [*nodes], self.keys_of(machine)
+        named = {self._machines.get(node.name, "") for node in compared}
+        if named <= keys:
+            self._settled |= dict.fromkeys(named, machine)
+        rightful = rightful_node(compared, machine)
+        items = keys if rightful else ()
         new = [item for item in items if self._keeper(item) != rightful]
         self._kept |= dict.fromkeys(items, (rightful, BY_CLOUD))
         return {name for item in new for name in self._nodes.get(item, ())}

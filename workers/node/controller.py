@@ -285,7 +285,7 @@ class NodeController:
 
     def _settle(self, node: Node, machine: Answer) -> None:
         """Give a machine that `node` has as well, or gets, to the one that the cloud names."""
-        if not isinstance(machine, Instance):
+        if not isinstance(machine, Instance) or self._holders.is_settled(machine, node.name):
             return
         names = self._holders.claimants(machine) | {node.name}
         views = [self._context.store.get(NODE_IDENTITY, name) for name in sorted(names)]

@@ -127,7 +127,8 @@ class RouteController:
             self._listing.changed(orphan_key(network))
         if usual and usual != pod_cidrs.usual_lengths():
             self._listing.ask()  # others may have lost or won a network: the full pass finds them
-        if before and after and before.networks == after.networks:
+        are_same = before and after and before.networks == after.networks
+        if are_same or not self._listing.is_done:  # the first list finds all that has to be done
             return (key, *sorted(others))
         return (key, *sorted(others | self._overlapping(before) | self._overlapping(after)))
 

@@ -117,6 +117,14 @@ async def test_a_wide_pod_cidr_that_comes_and_goes_is_no_work_for_others() -> No
         assert "wide" not in w.cloud.routes.values()
 
 
+async def test_nodes_of_one_pod_cidr_that_come_at_once_are_each_looked_at_once() -> None:
+    """For each of thousands all were looked at, in the one turn of a start."""
+    async with world(*(routed(f"n{number}", A4) for number in range(40))) as w:
+        assert len(w.feed()) < 100
+        await w.settle()
+        assert w.cloud.routes == {A4: "n0"}
+
+
 async def test_where_there_is_a_mask_a_newer_node_takes_no_part_of_one_wider_than_most() -> None:
     """Nodes that come have half of what those before had, say, or register for that."""
     small = [routed(f"n{at}", f"10.244.{at}.0/25", tweaks=(OLD,)) for at in (1, 2, 3)]
