@@ -340,7 +340,8 @@ class Reflector:
                 continue
             if old := store.values.get(key):
                 self._is_restored |= version < old[0]
-                if old[1] == value:
+                # Of a list, a worker may know a write of its own that was taken back unseen.
+                if old[1] == value and (self._listed is None or old[0] == version):
                     continue
             # What orjson returns keeps a buffer of 4 KiB and more; a copy has its own size.
             store.values[key] = (version, bytes(memoryview(value)))

@@ -158,6 +158,18 @@ async def test_what_no_worker_wants_is_sent_to_no_one() -> None:
         assert here.queue("w")["frames"] == before + 1
 
 
+async def test_what_a_worker_wrote_and_another_took_back_unseen_is_known_after_a_list() -> None:
+    """Both came while the watch brought nothing: what is listed is what was known before."""
+    nodes = Nodes(node("a", **{"is": "before"}))
+    async with world(nodes) as (here, _):
+        worker = here.worker("w", LABELS)
+        await until(lambda: worker.is_synced)
+        worker.store.wrote("Node", "a", node("a", 101, **{"is": "ours"}))
+        nodes.nodes = [node("a", 102, **{"is": "before"})]
+        nodes.say("ERROR", {"code": 410, "reason": "Expired"})
+        await until(lambda: worker.labels() == {"a": "before"})
+
+
 async def test_a_list_waits_for_workers_that_have_yet_to_say_what_they_want() -> None:
     nodes = Nodes(node("a"))
     async with world(nodes) as (here, _):
