@@ -179,6 +179,8 @@ class EventRecorder:
             self.lost += 1  # without a line for each: there may be thousands
         except (KubernetesError, Unreachable) as error:
             self.lost += 1
+            if isinstance(error, Unreachable) or error.status >= 500:
+                self._sent.pop(event, None)  # it is news when it is recorded again
             log.warning("event not sent", extra={"reason": event.reason, "error": str(error)})
 
     def _body(self, event: Event, namespace: str, moment: datetime) -> Json:

@@ -35,14 +35,14 @@ def an_event(message: str = "Node synced successfully", object_ref: ObjectRef = 
 class Flaky(Cluster):
     """A cluster that refuses its first events."""
 
-    def __init__(self, refusals: int) -> None:
+    def __init__(self, refusals: int, status: int = 403) -> None:
         super().__init__()
-        self._refusals = refusals
+        self._refusals, self._status = refusals, status
 
     async def post(self, path: str, body: Json, timeout: float = 30.0) -> Json:
         if self._refusals:
             self._refusals -= 1
-            raise KubernetesError(403, "Forbidden", "no", None)
+            raise KubernetesError(self._status, "Forbidden", "no", None)
         return await super().post(path, body, timeout)
 
 
@@ -114,6 +114,18 @@ async def test_an_equal_event_is_not_sent_again_for_a_while(interval: float, sen
             recorder.record(an_event())
             await recorder.drain(5.0)
         assert len(cluster.events) == sent
+
+
+@pytest.mark.parametrize(("status", "sent"), [(503, 1), (403, 0)])
+async def test_what_was_not_sent_because_the_api_server_failed_is_sent_when_it_happens_again(
+    status: int, sent: int
+) -> None:
+    cluster = Flaky(1, status)
+    async with recording(cluster) as recorder:
+        for _ in range(3):
+            recorder.record(an_event())
+            await recorder.drain(5.0)
+    assert len(cluster.events) == sent
 
 
 async def test_a_storm_of_events_costs_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
