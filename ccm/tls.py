@@ -106,7 +106,7 @@ class Connector:
         self._proxy = None if self._socket_path else _proxy(server)
         self._socket_factory = socket_factory
         self._session: ssl.SSLSession | None = None
-        self._last: TlsTransport | None = None  # while there is no session
+        self._last: TlsTransport | None = None
 
     async def connect(self, protocol: TlsProtocol) -> None:
         """Open one more for this protocol; raises `OSError`."""
@@ -120,8 +120,7 @@ class Connector:
             return
         session = self._resumable_session()
         tls = await _handshake(connected, self._tls, self._tls_name, session)
-        opened = TlsTransport(tls, protocol)
-        self._last = None if self._session else opened
+        self._last = TlsTransport(tls, protocol)
 
     async def peer_certificate(self) -> bytes:
         """The certificate in DER that the server shows; nothing is sent to it. Raises `OSError`."""
@@ -156,9 +155,11 @@ class Connector:
         )
 
     def _resumable_session(self) -> ssl.SSLSession | None:
-        """That of an earlier connection, once the server has given it a ticket."""
+        """That of the last connection which the server has given a ticket: one that has started
+        again does not know those of before.
+        """
         if self._last and (found := self._last.session) and found.has_ticket:
-            self._session, self._last = found, None
+            self._session = found
         return self._session
 
 

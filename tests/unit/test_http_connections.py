@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -241,6 +242,34 @@ async def test_a_connection_goes_on_with_the_session_of_another(tls: Transport) 
     await client.close()
     server.close()
     assert resumed == [False, True]
+
+
+async def test_a_session_that_a_restarted_server_does_not_know_is_replaced(tmp_path: Path) -> None:
+    authority, resumed, port = Authority("ours"), list[bool](), 0
+    (tmp_path / "ca").write_bytes(authority.pem)
+    files, writers = authority.server("localhost").write(tmp_path, "server"), set[Any]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        resumed.append(writer.get_extra_info("ssl_object").session_reused)
+        writers.add(writer)
+        while await reader.read(1024):
+            writer.write(HELLO)
+
+    client: HttpClient | None = None
+    for _ in range(2):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*files)
+        server = await asyncio.start_server(serve, "127.0.0.1", port, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        client = client or HttpClient(Server(f"https://localhost:{port}", str(tmp_path / "ca")))
+        await get(client)
+        await asyncio.gather(get(client), get(client))
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        while client.is_open:
+            await asyncio.sleep(0)
+    assert resumed == [False, True, False, True]
 
 
 async def test_a_handshake_that_is_given_up_leaves_no_connection(tls: Transport) -> None:
