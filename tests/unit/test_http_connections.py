@@ -267,8 +267,7 @@ async def test_a_session_that_a_restarted_server_does_not_know_is_replaced(tmp_p
         server.close()
         for writer in writers:
             writer.transport.abort()
-        while client.is_open:
-            await asyncio.sleep(0)
+        await until(lambda: client is not None and not client.is_open)
     assert resumed == [False, True, False, True]
 
 
