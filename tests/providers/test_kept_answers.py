@@ -19,7 +19,7 @@ from ccm.providers.incus.config import BalancerSection, NodeSection, RouteSectio
 from ccm.providers.incus.inventory import Inventory, Nic
 from ccm.providers.incus.lb.backends import BackendReader
 from ccm.providers.incus.routes import IncusRoutes
-from ccm.providers.incus.zones import Zones
+from ccm.providers.incus.zones import MEMBERS_TTL, Zones
 
 WRONG, RIGHT = "wrong-1", "right-1"
 Read = Callable[[], Awaitable[object]]
@@ -119,3 +119,29 @@ async def test_one_answer_that_is_wrong_changes_nothing(started: tuple[Cloud, Re
         await asyncio.sleep(KEPT)
         cloud.true, cloud.failures = true, list(failures)
         assert RIGHT in str(await read())
+
+
+@pytest.mark.virtual_time
+async def test_zones_of_members_that_are_known_count_while_they_cannot_be_read() -> None:
+    """Incus: nothing was known of any Node, and each was asked for in vain."""
+    calls = list[str]()
+
+    class Members:
+        failure = Throttled("busy")
+
+        async def get(self, operation: str, *_: object, **__: object) -> Any:
+            calls.append(operation)
+            if len(calls) > 1:
+                raise self.failure
+            return [{"server_name": "server-1", "failure_domain": "rack-1"}]
+
+    zones = Zones(cast(Any, Members()), NodeSection())
+    for _ in range(3):
+        assert await zones.of_location("server-1") == "rack-1"
+        await asyncio.sleep(MEMBERS_TTL)
+    assert len(calls) == 3
+    for _ in range(3):
+        assert await zones.of_location("server-1") == "rack-1"
+    assert len(calls) == 4
+    with pytest.raises(Throttled):
+        await zones.of_location("server-2")

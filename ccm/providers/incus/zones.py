@@ -2,7 +2,7 @@
 
 import time
 
-from ccm.cloud.shared_read import KeptRead, SharedRead
+from ccm.cloud.shared_read import KEPT_RETRY, KeptRead, SharedRead
 from ccm.errors import CloudError
 from ccm.model.objects import Json, label_value, mapping, objects, text
 from ccm.providers.incus.api import IncusApi
@@ -45,9 +45,15 @@ class Zones:
         return name
 
     async def _member(self, name: str) -> Json:
-        is_old = time.monotonic() > self._read_at + MEMBERS_TTL
-        if is_old or name not in self._members:
-            await self._list_members()
+        """What is known counts while it cannot be read."""
+        is_known = name in self._members
+        if not is_known or time.monotonic() > self._read_at + MEMBERS_TTL:
+            try:
+                await self._list_members()
+            except CloudError:
+                if not is_known:
+                    raise
+                self._read_at = time.monotonic() - MEMBERS_TTL + KEPT_RETRY
         if name not in self._members:
             raise CloudError(f"Incus lists no cluster member {name}")
         return self._members[name]
