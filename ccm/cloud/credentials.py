@@ -277,7 +277,7 @@ class RenewedToken(Generic[L]):
     def __init__(self, renew: Callable[[], Awaitable[L]]) -> None:
         self.current: L | None = None
         self._renew, self._renewing = renew, SharedLock()
-        self._renew_at = 0.0  # monotonic
+        self._renew_at = self._ends_at = 0.0  # monotonic
         self._refused: L | None = None  # is not shown again
 
     def renew_within(self, seconds: float) -> None:
@@ -297,8 +297,9 @@ class RenewedToken(Generic[L]):
         """The token of now; another one than `instead_of`, which was refused."""
         if instead_of == self.current:
             self._refused = instead_of
-        if self._renewing.is_held and (good := self._good()):
-            return good  # who renews it may wait for long
+        is_good = time.monotonic() < self._ends_at
+        if self._renewing.is_held and is_good and (token := self._good()):
+            return token  # who renews it may wait for long
         async with self._renewing.held():
             token = self._good()
             if token is not None and time.monotonic() < self._renew_at:
@@ -314,6 +315,7 @@ class RenewedToken(Generic[L]):
                 return token
             life = min(self.current.lifetime, LONGEST_LIFE)
             self._renew_at = time.monotonic() + life * RENEW_AT
+            self._ends_at = time.monotonic() + self.current.lifetime
             return self.current
 
     def _good(self) -> L | None:

@@ -320,6 +320,21 @@ async def test_while_a_token_is_renewed_all_others_use_the_one_that_is_good() ->
     assert answers == [Token()]
 
 
+@pytest.mark.virtual_time
+async def test_a_token_that_has_ended_is_shown_by_no_one_while_it_is_renewed() -> None:
+    """Each call would be made twice."""
+    answers = [Token(), Token(value="another-of-16-ch")]
+
+    async def renew() -> Token:
+        await asyncio.sleep(1.0)
+        return answers.pop(0)
+
+    tokens = RenewedToken(renew)
+    first = await tokens.get()
+    await asyncio.sleep(first.lifetime)
+    assert first not in await asyncio.gather(*(tokens.get() for _ in range(3)))
+
+
 async def test_a_token_that_is_given_again_once_refused_is_not_asked_for_always() -> None:
     """As by Google's metadata server, which keeps what it gave."""
     made = list[Token]()
