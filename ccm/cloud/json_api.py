@@ -223,7 +223,7 @@ class JsonApi:
             said = self.error_text(content, response)
             message = safe_text(f"{named}: {response.status} {said}".strip())
             raise self.error(message, content, response)
-        verify_lists(named, content)
+        verify_lists(named, response.body, content)
         return self.result(named, content)
 
     def named(self, operation: str) -> str:
