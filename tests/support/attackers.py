@@ -1,6 +1,7 @@
 """What a tenant, a kubelet and a neighbour on the network do to others: blocks of attack."""
 
 import asyncio
+import resource
 import socket
 import zlib
 from collections import deque
@@ -25,7 +26,7 @@ SERVICES = f"{NAMESPACES}/{TENANT}/services"
 CONFIG_MAPS = f"{NAMESPACES}/{TENANT}/configmaps"
 NAMES_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 MEGABYTE = 1_000_000
-SILENT, NEW = 60, 60  # connections at a time, and a second; of 100 none is refused
+SILENT, NEW = 1000, 200  # connections at a time, and a second
 LARGE = 100 if IS_LONG else 10  # Services; each of their writes keeps the API server for 0.3 s
 CLIENT_HELLO = b"\x16\x03\x01\x02\x00"  # as TLS begins
 
@@ -109,10 +110,12 @@ async def large_services(site: Site, **spec: Any) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def silent_connections(site: Site) -> AsyncIterator[None]:
-    """60 connections at once and 60 more a second, each from an address of its own.
+    """1,000 connections at once and 200 more a second, each from an address of its own.
 
     Every third begins a handshake, and none says more.
     """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4 * SILENT)), hard))
     held = deque[socket.socket]()
 
     def connect(number: int) -> None:

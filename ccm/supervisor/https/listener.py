@@ -23,10 +23,10 @@ MAX_HANDSHAKES = 300
 """Beside those: no more than the clients that speak in five turns of the loop, as one of them may
 need as long for its part."""
 ACCEPTED_AT_ONCE = 64  # connections, in one turn of the loop, which may be a long one
-HANDSHAKES, HANDSHAKE_PAUSE = 20, 1.0
+HANDSHAKES, HANDSHAKE_PAUSE = 20, 0.2
 """So many connections of one address at once, then one in so many seconds, whatever comes on them:
 each may take milliseconds of the loop that renews the Lease."""
-ALL_HANDSHAKES, ALL_PAUSE = 100, 0.01  # the same of this host, and of all others together
+ALL_HANDSHAKES, ALL_PAUSE = 500, 0.004  # the same of this host, and of all others together
 MOST_ADDRESSES = 10_000  # whose connections are counted
 TLS_HANDSHAKE = b"\x16"  # the first byte of a client
 ACCEPT_RETRY_DELAY = 1.0  # seconds until another try when there is no descriptor left
@@ -61,9 +61,11 @@ class TlsListener:
     def __init__(
         self,
         listening: socket.socket,
-        make_tls: Callable[[Callable[[BoundedTls], object]], BoundedTls],
+        make_tls: Callable[[Callable[[BoundedTls], object], bool], BoundedTls],
     ) -> None:
-        """`make_tls` is given what to call when the connection is lost."""
+        """`make_tls` is given what to call when the connection is lost, and whether the client is
+        on this host.
+        """
         self._socket, self._make_tls = listening, make_tls
         # The client's address of each, the oldest first, until its socket is closed.
         self._handshakes: dict[BoundedTls, str] = {}
@@ -115,7 +117,7 @@ class TlsListener:
         if is_refused or (first := _first_byte(connection)) not in (TLS_HANDSHAKE, None):
             connection.close()
             return
-        tls = self._make_tls(self._forget)
+        tls = self._make_tls(self._forget, address == LOCAL)
         tls.has_spoken = bool(first)
         _hold(tls, address, self._handshakes, MAX_HANDSHAKES)
         tls.handshake = start_task(

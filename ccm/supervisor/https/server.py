@@ -131,11 +131,11 @@ class HttpsServer:
         server = runner.server
         assert server
         server.request_handler = _in_turns(server.request_handler)
-        timeout, paced = self._timings.handshake_timeout, PacedCalls()
+        timeout, paced = self._timings.handshake_timeout, (PacedCalls(), PacedCalls())
         listener = TlsListener(
             listening,
-            lambda on_lost: BoundedTls(
-                BoundedClient(server()), tls.context, timeout, paced, on_lost
+            lambda on_lost, is_local: BoundedTls(
+                BoundedClient(server()), tls.context, timeout, paced[is_local], on_lost
             ),
         )
         self._cleanup.callback(listener.abort)
