@@ -21,6 +21,7 @@ _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 _NO_LABEL = re.compile(r"[^A-Za-z0-9._-]")
 MAX_LABEL, MAX_LABEL_PREFIX = 63, 253  # characters
 MAX_NODE_IPS = 200
+MAX_UUID = 64  # characters that are read: a kubelet may write a million
 MAX_NUMBER = 1e15
 
 
@@ -161,7 +162,7 @@ class Node(KubernetesObject):
     @property
     def system_uuid(self) -> str:
         """The machine's own UUID, as the kubelet read it; a Node says so of itself."""
-        return text(mapping(self.status.get("nodeInfo")).get("systemUUID"))
+        return text(mapping(self.status.get("nodeInfo")).get("systemUUID"))[:MAX_UUID]
 
     @property
     def pod_cidrs(self) -> list[str]:

@@ -14,7 +14,7 @@ from pyVmomi import vim
 from ccm.cloud.lookup import LONGEST_TURN, MAX_PARTS
 from ccm.cloud.testkit.harness import node
 from ccm.errors import CloudError, Refused
-from ccm.model.cloud import Instance, Unknown
+from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.model.objects import Json
 from ccm.providers.azure.machines import Machine
 from ccm.providers.digitalocean.api import Listed
@@ -277,17 +277,23 @@ async def test_all_else_has_its_turn_while_records_without_number_are_read(
     assert turns > (time.process_time() - began) / LONGEST_TURN / 10
 
 
-@pytest.mark.parametrize("looked_at", ["is_called", "known_identity"])
-async def test_nodes_and_machines_without_number_are_not_all_compared(
-    looked_at: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Proxmox: a hundred Nodes beside 10,000 machines took six seconds of one turn."""
+def hundred_machines() -> tuple[ProxmoxInventory, MachineList]:
+    """Proxmox's, whose configurations were read."""
     api: Any = SimpleNamespace(region="r")
     inventory, listed = ProxmoxInventory(api), MachineList()
     for at in range(100):
         raw = {"vmid": at + 1, "type": "qemu", "node": "h", "name": f"a{at}", "status": "running"}
         listed.by_id[at + 1] = machine = cast(ListedMachine, read_listed(raw))
         inventory._cached[at + 1] = machine, Identity(UUID.format(at), "", frozenset())
+    return inventory, listed
+
+
+@pytest.mark.parametrize("looked_at", ["is_called", "known_identity"])
+async def test_nodes_and_machines_without_number_are_not_all_compared(
+    looked_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxmox: a hundred Nodes beside 10,000 machines took six seconds of one turn."""
+    inventory, listed = hundred_machines()
     kind = ListedMachine if looked_at == "is_called" else ProxmoxInventory
     count, look = 0, getattr(kind, looked_at)
 
@@ -318,3 +324,35 @@ async def test_load_balancers_that_no_account_has_are_gone_through_for_no_servic
     monkeypatch.setattr("ccm.cloud.record_balancers.MOST_BALANCERS", 1)
     with pytest.raises(CloudError, match="load balancers: the list has more than 1 records"):
         await found.shared_list()
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_made_up_uuids_have_all_machines_looked_at_once(
+    is_gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxmox: 500 Nodes beside 10,000 machines ended the worker, as kubelets state any UUID."""
+    inventory, listed = hundred_machines()
+    count, look = 0, ProxmoxInventory._kept
+
+    def counting(*arguments: Any) -> Identity | None:
+        nonlocal count
+        count += 1
+        return look(*arguments)
+
+    async def none() -> list[str]:
+        return []
+
+    async def again() -> MachineList:
+        return listed
+
+    monkeypatch.setattr(ProxmoxInventory, "_kept", counting)
+    monkeypatch.setattr(inventory, "why_incomplete", none)
+    monkeypatch.setattr(inventory, "read_again", again)
+    search = ProxmoxSearch({"r": listed}, {"r": inventory})
+    made_up = [(node(f"b{at}", ""), UUID.format(1000 + at)) for at in range(100)]
+    if is_gone:
+        proofs = await asyncio.gather(*(search.prove_uuid(*each) for each in made_up))
+        assert all(isinstance(proof, Gone) for proof in proofs)
+    else:
+        assert not any(await asyncio.gather(*(search.by_uuid(*each) for each in made_up)))
+    assert count <= 200

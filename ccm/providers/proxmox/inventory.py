@@ -104,10 +104,6 @@ class Inventory:
             del self._cached[vmid]
         return listed
 
-    def unread(self, machines: Sequence[ListedMachine]) -> int:
-        """How many requests their identities take."""
-        return sum(self._kept(machine) is None for machine in machines)
-
     def known_with(self, uuid: str) -> list[int]:
         """The numbers of machines that had this UUID when they were read."""
         return [vmid for vmid, (_, identity) in self._cached.items() if identity.uuid == uuid]

@@ -5,8 +5,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ccm.cloud.lookup import MAX_READS, batches, together
+from ccm.cloud.lookup import MAX_READS, batches, in_turns, together
 from ccm.cloud.machines import join_reasons
+from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import UUID, Answer, Gone, Unknown
 from ccm.model.objects import Node
@@ -19,6 +20,7 @@ from ccm.providers.proxmox.inventory import (
     MachineList,
 )
 
+NOT_READ = ""  # in place of the UUID in a configuration
 SEARCH_LIMIT = 200  # machines whose configuration is read to find one by its UUID alone
 
 
@@ -48,6 +50,7 @@ class Search:
             key: str(item) for key, item in lists.items() if isinstance(item, CloudError)
         }
         self._incomplete: dict[str, asyncio.Task[list[str]]] = {}
+        self._known = SharedRead(self._read_known)
         self._by_label = defaultdict[str, list[tuple[Inventory, ListedMachine]]](list)
         for inventory, machine in self._all():
             self._by_label[machine.name.partition(".")[0]].append((inventory, machine))
@@ -115,7 +118,8 @@ class Search:
 
         What was forgotten is read again: a kubelet may name any machine, and state another UUID.
         """
-        unsure = await self._of_uuid(self._all(), uuid, is_sure=False)
+        known = await self._known()
+        unsure = [*known.get(uuid, ()), *await self._of_unread(known, uuid, is_sure=False)]
         found = [f"machine {item} has no UUID, or this one" for item in unsure]
         for region, inventory in self._inventories.items():
             before = self._lists[region]
@@ -138,12 +142,28 @@ class Search:
 
     async def _search(self, uuid: str) -> list[Found]:
         """Those with this UUID of all machines: a read for each, once."""
-        machines = self._all()
-        unread = sum(inventory.unread([machine]) for inventory, machine in machines)
-        if unread > SEARCH_LIMIT:
+        known = await self._known()
+        if (unread := len(known.get(NOT_READ, ()))) > SEARCH_LIMIT:
             problem = f"no machine is called like it, and {unread} are too many to compare UUIDs"
             raise CloudError(f"{problem}; give the machine the Node's name")
-        return await self._of_uuid(machines, uuid, is_sure=True)
+        return [*known.get(uuid, ()), *await self._of_unread(known, uuid, is_sure=True)]
+
+    async def _read_known(self) -> Mapping[str, Sequence[Found]]:
+        """All machines by their UUIDs, once for all Nodes that ask together: kubelets may state any
+        UUID. Those that were not read are under `NOT_READ`.
+        """
+        found = defaultdict[str, list[Found]](list)
+        async for inventory, machine in in_turns(self._all()):
+            identity = inventory.known_identity(machine)
+            uuid = identity.uuid if identity else NOT_READ
+            found[uuid].append(Found(inventory, machine, identity))
+        return found
+
+    async def _of_unread(
+        self, known: Mapping[str, Sequence[Found]], uuid: str, is_sure: bool
+    ) -> list[Found]:
+        unread = [(item.inventory, item.machine) for item in known.get(NOT_READ, ())]
+        return await self._of_uuid(unread, uuid, is_sure)
 
     def _with_known(self, found: Sequence[Found], uuid: str) -> list[Found]:
         """With others that were read before and have this UUID, whatever they are called."""

@@ -1,6 +1,7 @@
 """Two Nodes that name one machine: the older one keeps everything, the newer one gets an Event."""
 
 import asyncio
+import tracemalloc
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -220,6 +221,21 @@ def test_a_provider_id_that_the_provider_stumbles_over_is_a_machine_of_its_own()
     for name in ("a", "b"):
         holders.update(name, node(with_provider_id("odd"), name=name))
     assert (holders.holder("a"), holders.holder("b")) == ("", "a")
+
+
+def test_long_texts_of_nodes_that_are_gone_take_no_memory() -> None:
+    """A kubelet may register under ever new names: each left megabytes in each worker."""
+    holders, size = MachineHolders(lambda provider_id: provider_id), 1_000_000
+    long = "x" * size
+    tracemalloc.start()
+    for provider_id, uuid in ((f"fake://1{long}", UUID), ("fake://1", f"{UUID}{long}")):
+        for name in (f"{uuid[-1]}{at}" for at in range(10)):
+            tweaks = with_provider_id(f"{provider_id}{name}"), with_system_uuid(f"{uuid}{name}")
+            holders.update(name, node(*tweaks, name=name))
+            holders.update(name, None)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 5 * size  # what is still named here
 
 
 @pytest.mark.parametrize(
