@@ -82,21 +82,6 @@ def verify_count(operation: str, count: int, most: int = 0) -> None:
         raise CloudError(f"{operation}: the list has more than {most or MAX_RECORDS} records")
 
 
-def verify_lists(operation: str, body: bytes, content: object) -> None:
-    """The same for each list and object in an answer, by a `BodyTooLarge`: a record may have a
-    million parts, as guests write some. Few answers have as many commas.
-    """
-    left = [content] if body.count(b",") >= MAX_RECORDS else []
-    while left:
-        if isinstance(item := left.pop(), dict | list):
-            try:
-                verify_count(operation, len(item))
-            except CloudError as error:
-                raise error from BodyTooLarge(str(error))
-            values = item.values() if isinstance(item, dict) else item
-            left.extend(value for value in values if isinstance(value, dict | list))
-
-
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """The items in their order, at most `size` at a time."""
     for start in range(0, len(items), size):

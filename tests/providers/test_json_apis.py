@@ -587,7 +587,8 @@ async def test_a_list_of_more_records_than_a_turn_has_time_for_is_an_error_in_ea
 
     api.exchange = attempt
     await read(api)
-    monkeypatch.setattr(lookup, "MAX_RECORDS", 2)
+    for module in (lookup, json_api):
+        monkeypatch.setattr(module, "MAX_RECORDS", 2)
     with pytest.raises(CloudError, match="more than 2 records"):
         await read(api)
 

@@ -313,7 +313,7 @@ async def test_answers_without_any_address_of_several_instances_take_no_backend_
     [
         ("http.BODY_LIMIT", 20_000),
         ("cloud.json_api.MAX_PLACES", 1_000),
-        ("cloud.lookup.MAX_RECORDS", 100),
+        ("cloud.json_api.MAX_RECORDS", 100),
     ],
 )
 async def test_what_a_guest_shows_makes_no_list_too_large(
