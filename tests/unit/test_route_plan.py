@@ -217,3 +217,15 @@ def test_a_node_that_says_it_has_a_route_may_miss_it(
     [cidrs] = state.pod_cidrs
     known = None if former is None else RouteTable(former)
     assert is_missing(cidrs, state, known) == expected
+
+
+def test_routes_without_number_to_a_node_that_is_left_out_are_not_all_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """3,000 of them took four seconds of one turn, and 5,000 ended the worker."""
+    routes = [Route(f"10.244.{at}.0/24", "shared", f"r-{at}") for at in range(2, 200)]
+    state, asked = new_state([A, routed("shared", X)], routes), list[str]()
+    monkeypatch.setattr(RouteTable, "to", lambda self, name: asked.append(name))
+    dropped = [action for item in state.table for action in plan_orphans(item.network, state, {})]
+    assert len(dropped) == len(routes)
+    assert not asked

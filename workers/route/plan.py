@@ -227,5 +227,7 @@ def plan_orphans(network: Network, state: RouteState, failures: Failures) -> Ite
 
 
 def _is_no_ones(network: Network, target: PodCidrs, state: RouteState) -> bool:
-    """Whether no Node has a network, nor may that have it to which it leads."""
-    return not state.pod_cidrs.nodes_with(network) and network in _not_of(target, state)
+    """Whether no Node has a network, nor may that have it to which a route leads."""
+    if state.pod_cidrs.nodes_with(network):
+        return False
+    return not target.unreadable or network in _not_of(target, state)

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from ccm import metrics
 from ccm.cloud.gate import call
 from ccm.cloud.interface import Routes
+from ccm.cloud.lookup import verify_count
 from ccm.decide.budget import Allowances, Priority
 from ccm.errors import CloudError, KubernetesError, Refused, RetryAfter
 from ccm.log import performing
@@ -39,6 +40,7 @@ CALLS, CALL_PAUSE = 10, 5.0
 """So many routes are created for a Node at once, then one in so many seconds: what the cloud
 refuses, it refuses again, and a kubelet changes its Node as often as it likes."""
 MOST_NODES = 10_000  # whose calls are counted
+MOST_ROUTES = 15_000  # of a list: three of each of 5,000 Nodes; they are compared in one turn
 ORPHAN = "route "  # what the key of routes without a Node begins with
 Failures = dict[Network, CloudError]
 
@@ -71,9 +73,11 @@ class Steps:
         """All routes of this cluster; urgent when a Node waits for it. It is never given up."""
         priority = Priority.ROUTE if is_urgent else Priority.REFRESH
         try:
-            return await call(priority, self._part.list, nodes)
+            listed: Sequence[Route] = await call(priority, self._part.list, nodes)
         except Refused as error:
             raise CloudError(str(error)) from error
+        verify_count("the routes", len(listed), MOST_ROUTES)
+        return listed
 
     async def run_until_done(
         self, key: str, planned: Callable[[], Iterator[Action]], failures: Failures

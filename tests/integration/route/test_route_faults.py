@@ -29,6 +29,7 @@ from tests.support.nodes import (
 )
 from workers.route.controller import FULL_PASS
 from workers.route.listing import Listing
+from workers.route.steps import MOST_ROUTES
 from workers.timings import Timings
 
 pytestmark = pytest.mark.virtual_time
@@ -105,6 +106,26 @@ async def test_a_list_that_leaves_routes_out_leads_to_no_write(
             await w.full_pass()
         assert w.cloud.calls["list"] == calls + 2
         assert (w.cloud.writes, w.cluster.writes) == (cloud, kube)
+
+
+async def test_a_list_of_more_routes_than_a_cluster_has_is_an_error() -> None:
+    """A hundred thousand took five seconds of two turns, and each was a key to look at."""
+    async with world(routed("a", A4), routed("b", B4)) as w:
+        await w.settle()
+        real = w.cloud.list
+
+        async def many(nodes: Sequence[Node]) -> Sequence[Route]:
+            found = await real(nodes)
+            return [*found, *(Route(C4, "", f"made-up-{at}") for at in range(MOST_ROUTES))]
+
+        w.cloud.list = many  # type: ignore[method-assign]
+        await w.full_pass()
+        assert "more than 15000 records" in str(w.failures[FULL_PASS])
+        assert w.failures.keys() == {FULL_PASS}
+        w.cloud.list = real  # type: ignore[method-assign]
+        await w.retry()
+        assert not w.failures
+        assert w.cloud.routes == {A4: "a", B4: "b"}
 
 
 async def test_a_list_that_always_leaves_a_route_out_costs_a_creation_that_finds_it() -> None:
