@@ -12,7 +12,7 @@ import orjson
 
 from ccm.background import Deadlines
 from ccm.bus.frames import Objects
-from ccm.decide.claims import rightful_node
+from ccm.decide.claims import ClaimFacts, facts_of, rightful_node
 from ccm.model.cloud import Instance
 from ccm.model.objects import (
     FieldPath,
@@ -213,7 +213,7 @@ class MachineHolders:
         self._former: dict[str, FormerNode] = {}  # by the name of the Node, in the order of time
         self._gone: set[str] = set()  # machines that the cloud called gone, of Nodes that are left
         self._kept: dict[str, tuple[str, str]] = {}  # by machine: who keeps it, and why
-        self._settled: dict[str, Instance] = {}  # by machine, as all were compared with it
+        self._settled: dict[str, ClaimFacts] = {}  # by machine, as all were compared with it
 
     def update(self, name: str, node: Node | None, keeps_first: bool = False) -> set[str]:
         """Take in a Node, or that there is none; who else has lost or won a machine by that.
@@ -332,7 +332,7 @@ class MachineHolders:
         and are as they were then.
         """
         mine = self._machines.get(name, "")
-        return mine in self.keys_of(machine) and self._settled.get(mine) == machine
+        return mine in self.keys_of(machine) and self._settled.get(mine) == facts_of(machine)
 
     def settle(self, machine: Instance, nodes: Iterable[Node]) -> set[str]:
         """Give a machine to that of `nodes` which fits what the cloud says of it best.
@@ -342,7 +342,7 @@ class MachineHolders:
         compared, keys = [*nodes], self.keys_of(machine)
         named = {self._machines.get(node.name, "") for node in compared}
         if named <= keys:
-            self._settled |= dict.fromkeys(named, machine)
+            self._settled |= dict.fromkeys(named, facts_of(machine))
         rightful = rightful_node(compared, machine)
         items = keys if rightful else ()
         new = [item for item in items if self._keeper(item) != rightful]

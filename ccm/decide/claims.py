@@ -2,8 +2,15 @@
 
 from collections.abc import Sequence
 
-from ccm.model.cloud import Instance, read_address, swapped_uuid
+from ccm.model.cloud import Instance, NodeAddress, read_address, swapped_uuid
 from ccm.model.objects import Node, text
+
+ClaimFacts = tuple[tuple[str, ...], str, tuple[NodeAddress, ...]]
+
+
+def facts_of(machine: Instance) -> ClaimFacts:
+    """All that Nodes are compared with: two machines may be equal that are called otherwise."""
+    return machine.names, machine.system_uuid, machine.addresses
 
 
 def rightful_node(nodes: Sequence[Node], machine: Instance) -> str:

@@ -189,6 +189,24 @@ async def test_a_node_that_claimed_a_machine_first_keeps_its_own_node_from_nothi
         assert is_untouched(w, claimant)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param({"names": ("owner.example",)}, id="name"),
+        pytest.param({"names": ("x",), "system_uuid": UUID}, id="uuid"),
+    ],
+)
+async def test_what_the_cloud_calls_a_machine_later_decides_as_well(said: dict[str, Any]) -> None:
+    """It may not know the guest's name yet when the Nodes that name it are compared."""
+    claimant = node(tainted, with_provider_id("fake://1"), OLD, name="claimant")
+    tweaks = tainted, with_system_uuid(UUID), NEW, with_provider_id("fake://1")
+    async with world() as w:
+        w.put(claimant, node(*tweaks, name="owner"), answer=replace(MACHINE, names=("vm-1",)))
+        assert "Node claimant has the same machine" in await sync(w, "owner")
+        w.machines.answers = dict.fromkeys(w.machines.answers, replace(MACHINE, **said))
+        assert (await w.reconcile("owner")).message == "initialized"
+
+
 async def test_a_machine_that_the_cloud_knows_by_another_id_as_well_is_one() -> None:
     """Its VMID and its UUID, say."""
     async with world() as w:
