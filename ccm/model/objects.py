@@ -277,6 +277,7 @@ NODE_IDENTITY_PATHS: tuple[FieldPath, ...] = (
 """What distinguishes the Nodes of one machine, which of them is the oldest, and which is on it."""
 
 
+MOST_PICKED = 100  # of a list, by what they carry: a kubelet may write any number of a type
 MOST_ENTRIES = 5001
 """What a tenant or a kubelet may write has no bound but that of etcd, and is read again and again:
 more entries than anyone has a use for are not even carried."""
@@ -310,7 +311,7 @@ def paths_from_json(paths: Iterable[Iterable[Any]]) -> tuple[FieldPath, ...]:
 def project(raw: Any, paths: Iterable[FieldPath]) -> dict[str, Any]:
     """The part of `raw` that `paths` select, in its shape; missing stays missing.
 
-    Of a list or a mapping no more than `MOST_ENTRIES` are kept.
+    Of a list or a mapping no more than `MOST_ENTRIES` are kept, or `MOST_PICKED` by a value.
     """
     return _select(raw, _cut(tuple(paths))) if isinstance(raw, dict) else {}
 
@@ -377,8 +378,8 @@ def _bounded(value: Any) -> Any:
 
 
 def _picked(items: list[Any], cut: _Cut) -> list[Any]:
-    """The entries that any `(key, value)` step matches, each cut down to all that match it."""
-    picked = []
+    """The first entries that any `(key, value)` step matches, cut down to all that match them."""
+    picked = list[Any]()
     for item in items:
         part: dict[str, Any] = {}
         for key, value, inner in cut.entries:
@@ -390,4 +391,6 @@ def _picked(items: list[Any], cut: _Cut) -> list[Any]:
             part |= {key: value, **_select(item, inner)}
         if part:
             picked.append(part)
+        if len(picked) == MOST_PICKED:
+            break
     return picked

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ccm.model.objects import MOST_ENTRIES, FieldPath, paths_from_json, project
+from ccm.model.objects import MOST_ENTRIES, MOST_PICKED, FieldPath, paths_from_json, project
 from ccm.model.service import MOST_RANGES
 
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
@@ -145,3 +145,12 @@ def test_no_more_is_carried_than_anyone_has_a_use_for() -> None:
     assert kept["spec"]["loadBalancerSourceRanges"] == texts[:MOST_ENTRIES]
     assert [*kept["metadata"]["labels"]] == texts[:MOST_ENTRIES]
     assert MOST_ENTRIES > MOST_RANGES  # or what is refused would look like what is not
+
+
+def test_of_conditions_of_one_type_without_number_the_first_are_carried() -> None:
+    """Tens of thousands fit in a Node, and are read several times in each pass."""
+    ready = [{"type": "Ready", "status": f"{at}"} for at in range(2 * MOST_PICKED)]
+    paths: FieldPath = ("status", "conditions", ("type", "Ready"), "status")
+    others = [{"type": "DiskPressure", "status": "False"}] * MOST_PICKED
+    kept = project({"status": {"conditions": [*others, *ready]}}, (paths,))
+    assert kept["status"]["conditions"] == ready[:MOST_PICKED]
