@@ -168,7 +168,8 @@ class Balancer:
     `annotations` are written to the Service with its status, for others to read; none of them may
     be one that the provider reads. `lacking` is why some of its backends are missing: clients come
     to the others, and `update_nodes` is called until it raises nothing. Where it `is_shared`, it is
-    someone else's, who may serve any other port of its addresses.
+    someone else's, who may serve any other port of its addresses; then `get` finds whether it
+    `has_all_ports` of the Service.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Balancer:
     annotations: Mapping[str, str] = field(default_factory=dict)
     lacking: str = ""
     is_shared: bool = False
+    has_all_ports: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(map(safe_text, self.warnings)))

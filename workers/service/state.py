@@ -142,6 +142,14 @@ def ensured(
     )
 
 
+def shown(state: ServiceState, service: Service, found: Balancer | None) -> ServiceState:
+    """What is known once the cloud shows a balancer, where nothing else is: after a restart."""
+    if not found or not found.is_shared or state.is_shared:
+        return state
+    sockets = service.sockets if found.has_all_ports else frozenset[Socket]()
+    return replace(state, is_shared=True, sockets=sockets)
+
+
 def deleted(state: ServiceState) -> ServiceState:
     """What is known once the cloud has no balancer."""
     is_taken = state.refusal is not None and state.refusal.is_taken

@@ -61,6 +61,7 @@ from workers.service.state import (
     ensured,
     ingress_of,
     node_ports_of,
+    shown,
 )
 
 log = logging.getLogger(__name__)
@@ -349,14 +350,17 @@ class ServiceSteps:
             return
         for _ in range(2):
             found = await self._get(Priority.LB_ENSURE, service)
-            left = still_held(service, ingress_of(found) if found else [])
+            seen = shown(cell.state, service, found)
+            has_ports = seen.may_keep_addresses(service)
+            left = still_held(service, ingress_of(found) if found and has_ports else [])
             if left == service.ingress:
                 break
         else:
             if (applied := cell.state.last_applied) and applied.ingress is not None:
                 cell.state = replace(cell.state, last_applied=replace(applied, ingress=left))
             await self._write(cell, SetStatus(service, left))
-        cell.state = replace(cell.state, is_unsettled=False)
+        state = replace(cell.state, is_shared=seen.is_shared, sockets=seen.sockets)
+        cell.state = replace(state, is_unsettled=False)
 
     @contextmanager
     def _noted(self, cell: StateCell) -> Iterator[list[str]]:

@@ -42,6 +42,7 @@ class Balancers:
         self.ip_mode: IpMode | None = None
         self.warnings: tuple[str, ...] = ()
         self.lacking, self.is_shared = "", False
+        self.has_all_ports = True  # of a shared one, when that is read
         self.annotations: dict[str, str] = {}
         self.has_addresses = True
         self.refused = ""  # why Services are refused by what they ask for
@@ -64,7 +65,9 @@ class Balancers:
     async def get(self, service: Service) -> Balancer | None:
         await self._begin("get", service)
         record = self.of(service)
-        return self._shown(service, record) if record and record.owner == service.uid else None
+        if record is None or record.owner != service.uid:
+            return None
+        return replace(self._shown(service, record), has_all_ports=self.has_all_ports)
 
     async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
         await self._begin("ensure", service, backends)

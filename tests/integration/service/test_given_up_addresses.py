@@ -100,6 +100,35 @@ async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports(
         assert w.service().ingress == ([] if is_new_port or is_taken else before)
 
 
+@pytest.mark.parametrize(
+    "error", [None, Refused("no such method"), CloudError("it is in ERROR")], ids=str
+)
+async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports_after_a_restart(
+    error: Exception | None,
+) -> None:
+    """Nothing has succeeded since; what the load balancer serves of the Service is read."""
+    restricts = error is None
+    theirs = annotated({"example.com/certificate": "theirs"} if restricts else {"x": "y"})
+    async with running_with(service(), N1) as before:
+        (ingress,) = before.service().ingress
+        before.balancers.is_shared = True
+    w = before.restarted(restrict_service_annotations=restricts)
+    w.cluster.put(w.changed(theirs))
+    w.balancers.failures["ensure"] = [error] * 99 if error else []
+    async with running(w):
+        await w.later()
+        assert w.service().ingress == [ingress], "its ports are its own there"
+        w.balancers.has_all_ports = False
+        await w.change(spec(ports=[port(6443)]))
+        assert not w.service().ingress
+    w = w.restarted(restrict_service_annotations=restricts)
+    status = {"loadBalancer": {"ingress": [ingress]}}
+    w.cluster.put(w.changed(lambda raw: raw["status"].update(status)))
+    async with running(w):
+        await w.later()
+        assert not w.service().ingress
+
+
 async def test_who_asks_for_more_and_less_for_ever_keeps_no_address_meanwhile() -> None:
     """Writes of what changes again and again wait, but not those that take addresses away."""
     async with running_with(N1) as w:

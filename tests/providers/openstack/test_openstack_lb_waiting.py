@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from ccm.cloud.testkit.harness import service
+from ccm.cloud.testkit.harness import port, service
 from ccm.errors import CloudError, NotFound, Refused, RetryAfter, Unanswered
 from ccm.model.objects import Json
 from ccm.providers.openstack.calls import ApiCall
@@ -354,6 +354,32 @@ async def test_a_load_balancer_that_is_wanted_again_while_one_is_deleted_is_dele
         await balancers.delete(service())
     await balancers.delete(service())
     assert not fake.records
+
+
+async def test_of_a_shared_load_balancer_it_is_read_whether_the_service_has_its_ports() -> None:
+    """As of the one before the API server: after a restart nothing else is known."""
+    names = Names.of(service(), Cluster("kubernetes"))
+
+    class Shared(Project):
+        async def pages(self, operation: str, *rest: str, **query: str) -> list[Json]:
+            ports = ((80, names.listener_tags), (6443, ["theirs"]))
+            listed = [
+                {"id": f"l-{at}", "protocol": "TCP", "protocol_port": at, "tags": tags}
+                for at, tags in ports
+            ]
+            is_of_parts = operation == "ListListeners"
+            return listed if is_of_parts else await super().pages(operation, *rest, **query)
+
+    fake = Shared()
+    fake.state = "ACTIVE"
+    record = {"name": "theirs", "tags": names.tags(Role.SHARER), "vip_address": "10.0.0.1"}
+    fake.records["lb"] = {"id": "lb", **record}
+    api = cast(Any, fake)
+    balancers = OctaviaLoadBalancers(api, BalancerSection(), {}, Cluster("kubernetes"))
+    for number in (80, 6443):
+        found = await balancers.get(service(ports=[port(number)]))
+        assert found
+        assert (found.is_shared, found.has_all_ports) == (True, number == 80)
 
 
 async def test_what_one_list_lacks_of_a_services_own_is_deleted_all_the_same() -> None:

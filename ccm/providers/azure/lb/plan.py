@@ -286,6 +286,13 @@ def frontends_in(balancers: Iterable[Json], names: Names) -> list[Json]:
     return [frontend for balancer in balancers for frontend in own_frontends(balancer, names)]
 
 
+def served_in(balancers: Iterable[Json], names: Names) -> set[tuple[str, str]]:
+    """The ports of the Service's rules, as a Service has them."""
+    rules = (item for it in balancers for item in objects(properties_of(it).get(RULES)))
+    own = (properties_of(rule) for rule in rules if names.is_own(text(rule.get("name"))))
+    return {(text(it.get("protocol")).upper(), str(it.get("frontendPort"))) for it in own}
+
+
 def address_of(frontend: Json) -> str:
     """The ID of its public address, or its private address."""
     properties = properties_of(frontend)

@@ -91,14 +91,19 @@ class OctaviaLoadBalancers:
         except Refused:
             request = self._read(asking_for_nothing(service))
         try:
-            found = [item.record for item in await self._finder.all_of(service)]
+            every = await self._finder.all_of(service)
         except at_octavia.NotOwned:
             return None
-        if not found:
+        if not every:
             return None
+        found, names = [item.record for item in every], self._names(service)
+        shared = [item for item in every if item.role is Role.SHARER]
+        listening = [await self._octavia.with_listeners(item) for item in shared]
+        has_all = all(service.sockets <= item.own_sockets(names) for item in listening)
         kept = [item for item in found if item.get("provisioning_status") != PENDING_DELETE]
         addresses = [item for it in kept for item in await self._addresses.of(request, it)]
-        return self._balancer(request, (kept or found)[0], addresses)
+        balancer = self._balancer(request, (kept or found)[0], addresses)
+        return replace(balancer, has_all_ports=has_all)
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; `RetryAfter` follows each change that Octavia needs time for."""

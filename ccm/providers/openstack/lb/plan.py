@@ -47,6 +47,11 @@ class ObservedBalancer:
             listener for listener in self.listeners if names.listens(listener, self.role, aliases)
         ]
 
+    def own_sockets(self, names: Names) -> set[tuple[str, str]]:
+        """What these listen to, as a Service has it."""
+        own = (_socket(*key_of(listener)) for listener in self.own_listeners(names))
+        return {(protocol, str(number)) for protocol, number in own}
+
 
 def plan(
     names: Names, desired: Sequence[Listener], observed: ObservedBalancer
