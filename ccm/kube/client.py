@@ -164,6 +164,7 @@ class Kube:
         self.writes = self.writes_under_way = 0
         self.counters = Counters()
         self.server_date = ""  # header of the last answer: the API server's clock
+        self.body_size = 0  # bytes of the last answer
         self.on_unauthorized: Callable[[], None] = lambda: None  # the server answered 401
 
     async def close(self) -> None:
@@ -274,6 +275,7 @@ class Kube:
             )
             code = str(answer.status)
             self.server_date = answer.header("Date")
+            self.body_size = len(answer.body)
             return answer
         except (NotLeading, Outdated):
             code = ""  # nothing was sent

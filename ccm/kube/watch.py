@@ -14,7 +14,7 @@ import orjson
 
 from ccm.decide.backoff import Backoff
 from ccm.errors import AnswerTooLarge, KubernetesError, Unreachable
-from ccm.http import HttpConnection
+from ccm.http import BODY_LIMIT, HttpConnection
 from ccm.kube.client import Kube, decode, is_one_of
 from ccm.model.objects import Json, mapping, text
 
@@ -216,13 +216,15 @@ def _delay(failure: Exception, failures: int, timings: WatchTimings) -> float:
 async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[WatchEvent]:
     """A page that is too large is asked for again with half as many objects, down to one.
 
-    The next one has twice as many again: what few objects need costs the others no page each.
+    Behind one that is half full at most, the next has twice as many again: what few objects need
+    costs the others no page each.
     """
     yield ListStarted()
-    size, more, first, bounded = PAGE_SIZE, dict[str, str](), "", kube.up_to(MAX_PAGE)
+    size, more, first = PAGE_SIZE, dict[str, str](), ""
+    several, alone = kube.up_to(MAX_PAGE), kube.up_to(BODY_LIMIT)
     while True:
         try:
-            asked = bounded if size > 1 else kube
+            asked = several if size > 1 else alone
             page = await _page(asked, path, {"limit": str(size), **more})
         except AnswerTooLarge:
             if size == 1:
@@ -245,7 +247,8 @@ async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[Wat
             break
         if more == (more := {"continue": text(meta["continue"])}):
             raise Unreachable(f"GET {path}: a page came again instead of the next one")
-        size = min(2 * size, PAGE_SIZE)
+        if 2 * asked.body_size <= MAX_PAGE:
+            size = min(2 * size, PAGE_SIZE)
     position.move(first)
     yield ListCompleted()
 
