@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 
 STATUS_LIMIT = 1000  # characters; systemd drops a datagram of more than 4096 bytes
 STATUS_INTERVAL = 0.5  # seconds between two updates of the status
+RETRY_INTERVAL = 0.01  # seconds until a keep-alive that was not taken is sent again
 STOP_MARGIN = 15.0  # seconds to release the lease and to exit, after the workers have drained
 
 
@@ -20,7 +21,7 @@ class SystemdNotifier:
     """Notifies systemd; without $NOTIFY_SOCKET every method does nothing.
 
     It takes systemd's variables out of `environment`, so that no child inherits them. Nothing here
-    blocks or raises: an error is logged once.
+    blocks or raises: an error is logged once. Any user of the host may keep systemd's socket full.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
@@ -39,15 +40,14 @@ class SystemdNotifier:
 
     def ready(self, status: str) -> None:
         """The start or the reload has finished."""
-        self._status, self.is_ready = _fitting(status), True
-        self._send("READY=1", f"STATUS={self._status}")
+        self._status = _fitting(status)
+        self.is_ready = self._send("READY=1", f"STATUS={self._status}")
 
     def status(self, text: str) -> None:
         """Show `text` in `systemctl status`; an unchanged one is not sent again."""
         text = _fitting(text)
-        if text != self._status:
+        if text != self._status and self._send(f"STATUS={text}"):
             self._status = text
-            self._send(f"STATUS={text}")
 
     def reloading(self) -> None:
         """A reload begins; `ready` has to follow."""
@@ -64,13 +64,14 @@ class SystemdNotifier:
         timeout = int((seconds + STOP_MARGIN) * 1_000_000)
         self._send("STOPPING=1", f"EXTEND_TIMEOUT_USEC={timeout}")
 
-    def watchdog(self) -> None:
-        """Send one keep-alive."""
-        self._send("WATCHDOG=1")
+    def watchdog(self) -> bool:
+        """Send one keep-alive; False when it has to be sent again."""
+        return self._send("WATCHDOG=1")
 
-    def _send(self, *lines: str) -> None:
+    def _send(self, *lines: str) -> bool:
+        """False when there is no room for it now."""
         if not self._address:
-            return
+            return True
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
                 connection.setblocking(False)
@@ -79,8 +80,9 @@ class SystemdNotifier:
             if self._is_reachable:
                 log.warning("systemd not notified", extra={"error": str(error)})
             self._is_reachable = False
-        else:
-            self._is_reachable = True
+            return not isinstance(error, BlockingIOError)
+        self._is_reachable = True
+        return True
 
 
 async def update_status(
@@ -106,15 +108,15 @@ async def feed_watchdog(notifier: SystemdNotifier, what_is_stuck: Callable[[], s
         return
     was_stuck = False
     while True:
-        stuck = what_is_stuck()
+        stuck, is_sent = what_is_stuck(), True
         if stuck is None:
-            notifier.watchdog()
+            is_sent = notifier.watchdog()
             if was_stuck:
                 log.info("progress again, watchdog fed")
         elif not was_stuck:
             log.error("no progress, watchdog not fed", extra={"stuck": stuck})
         was_stuck = stuck is not None
-        await asyncio.sleep(period)
+        await asyncio.sleep(period if is_sent else RETRY_INTERVAL)
 
 
 def _address(text: str) -> str:

@@ -105,6 +105,51 @@ def test_a_manager_that_hangs_does_not_block(manager: Manager) -> None:
     assert len(manager.waiting()) <= queue_limit + 1
 
 
+def fill(manager: Manager) -> None:
+    """Leave no room for a datagram, as any user of the host can; one socket may not send enough."""
+    address = manager.address.replace("@", "\0", 1)
+    for _ in range(10):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as flood, suppress(BlockingIOError):
+            flood.setblocking(False)
+            while True:
+                flood.sendto(b"X=1", address)
+
+
+async def test_a_keep_alive_that_is_not_taken_is_sent_again_at_once(manager: Manager) -> None:
+    fill(manager)
+    notifier, asked = manager.notifier(WATCHDOG_USEC="7200000000"), [0]
+    assert not notifier.watchdog()
+
+    def what_is_stuck() -> None:
+        asked[0] += 1
+
+    async with in_background(feed_watchdog(notifier, what_is_stuck)):
+        await eventually(lambda: asked[0] > 0)
+        await until(manager, {"WATCHDOG": "1"})
+
+
+async def test_an_end_of_the_start_that_is_not_taken_is_reported_again(manager: Manager) -> None:
+    fill(manager)
+    notifier, asked = manager.notifier(), [0]
+
+    def is_up() -> bool:
+        asked[0] += 1
+        return True
+
+    async with in_background(update_status(notifier, is_up, lambda: "works", 0.01)):
+        await eventually(lambda: asked[0] > 0)
+        await until(manager, {"READY": "1", "STATUS": "works"})
+
+
+def test_a_status_that_is_not_taken_is_sent_again(manager: Manager) -> None:
+    fill(manager)
+    notifier = manager.notifier()
+    notifier.status("stands by")
+    manager.waiting()
+    notifier.status("stands by")
+    assert manager.waiting() == [{"STATUS": "stands by"}]
+
+
 @pytest.mark.parametrize(
     ("variables", "period"),
     [
