@@ -30,10 +30,11 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _JSON = "application/json"
-METADATA_ONLY = f"{_JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{_JSON}"
+METADATA = "PartialObjectMetadata"
+METADATA_ONLY = f"{_JSON};as={METADATA};g=meta.k8s.io;v=v1,{_JSON}"
 """What is accepted of an object's kind in answer to a write, of which only the version is news."""
 MAX_ATTEMPTS = 5  # of a request that is answered with 429
-OF_ANY_KIND = ("", "PartialObjectMetadata", "TokenRequest")
+OF_ANY_KIND = ("", METADATA, "TokenRequest")
 """What says nothing of the kind that it is about."""
 MAX_NAME = 512  # characters of another object's name in an error
 LONGEST_PAUSE = 60.0  # seconds for which a 429 is obeyed, whatever its Retry-After says
@@ -239,7 +240,10 @@ class Kube:
             raise AnswerTooLarge(f"{method} {path}: {error}") from error
         except (OSError, ValueError) as error:  # also of an invalid token
             raise Unreachable(f"{method} {path}: {_short(error)}") from error
-        return _decoded(raw, f"{method} {path}")
+        answer = _decoded(raw, f"{method} {path}")
+        if accept == _JSON and text(answer.get("kind")).startswith(METADATA):
+            raise Unreachable(f"{method} {path}: the answer is the metadata alone")
+        return answer
 
     async def _send_with_retries(
         self, method: str, target: str, headers: RequestHeaders, data: bytes, check: Check

@@ -73,6 +73,14 @@ def test_a_kind_is_known_by_its_plural(plural: str, kind: str) -> None:
     assert not is_one_of(plural, "ServiceAccount")
 
 
+async def test_the_metadata_of_an_object_is_not_the_object() -> None:
+    """Another client may have asked for no more; a ConfigMap without data would have no client."""
+    bare = json_answer({"kind": "PartialObjectMetadata", "metadata": {"name": "a"}})
+    async with serving(bare) as (_, kube):
+        with pytest.raises(Unreachable, match="the metadata alone"):
+            await kube.get("/api/v1/nodes/a")
+
+
 async def test_the_cluster_is_not_told_by_another_object() -> None:
     other = json_answer({"metadata": {"name": "default", "uid": "another"}})
     async with serving(other) as (_, kube):

@@ -535,6 +535,23 @@ def of_kind(kind: str, name: str, version: int) -> Json:
     return obj(name, version) | {"kind": kind}
 
 
+@pytest.mark.parametrize("kind", ["PartialObjectMetadataList", "Table"])
+async def test_a_list_in_the_form_that_another_client_asked_for_is_none(kind: str) -> None:
+    """Of metadata alone, each Service would be one without a type, and lose its load balancer."""
+    bare = {"kind": kind, "items": [obj("a", 7)], "metadata": {"resourceVersion": "7"}}
+    answers = (listing(5, obj("a", 1)), stream(GONE), json_answer(bare), listing(8, obj("a", 8)))
+    async with serving(*answers, stream(then="silence")) as (_, kube):
+        found = await events(kube, 10)
+        assert kinds(found) == "[ put ] open failed [ failed [ put ]"
+
+
+async def test_an_event_in_the_form_that_another_client_asked_for_is_none() -> None:
+    bare = obj("a", 6) | {"kind": "PartialObjectMetadata"}
+    streams = stream(line("MODIFIED", bare)), stream(line("MODIFIED", obj("a", 6)), then="silence")
+    async with serving(listing(5, obj("a", 1)), *streams) as (_, kube):
+        assert kinds(await events(kube, 7)) == "[ put ] open failed open put"
+
+
 async def test_a_list_of_another_kind_takes_no_object_away() -> None:
     """A proxy mixes up whose answer is whose."""
     meta = {"resourceVersion": "7"}
