@@ -297,7 +297,9 @@ async def test_a_deletion_is_reported_with_a_whole_reference(api_server: ApiServ
         await until_gone(api_server, made)
         await w.context.recorder.drain(timeout())
         events = (await api_server.kube.get("/api/v1/namespaces/default/events"))["items"]
-    (reported,) = [one for one in events if one["involvedObject"]["name"] == made.name]
+    of_node = [one for one in events if one["involvedObject"]["name"] == made.name]
+    assert [one["reason"] for one in of_node] == ["DeletingNode"], of_node
+    (reported,) = of_node
     object_ref = {"apiVersion": "v1", "kind": "Node", "name": made.name, "uid": made.uid}
     assert reported["involvedObject"] == object_ref
     assert (reported["type"], reported["reason"]) == ("Normal", "DeletingNode")
