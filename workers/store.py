@@ -332,7 +332,8 @@ class MachineHolders:
         and are as they were then.
         """
         mine = self._machines.get(name, "")
-        return mine in self.keys_of(machine) and self._settled.get(mine) == facts_of(machine)
+        named = [item for item in self.keys_of(machine) if item in self._nodes]
+        return named == [mine] and self._settled.get(mine) == facts_of(machine)
 
     def settle(self, machine: Instance, nodes: Iterable[Node]) -> set[str]:
         """Give a machine to that of `nodes` which fits what the cloud says of it best.
@@ -341,7 +342,9 @@ class MachineHolders:
         """
         compared, keys = [*nodes], self.keys_of(machine)
         named = {self._machines.get(node.name, "") for node in compared}
-        if named <= keys:
+        for item in keys:
+            self._settled.pop(item, None)
+        if len(named) == 1 and named <= keys:
             self._settled |= dict.fromkeys(named, facts_of(machine))
         rightful = rightful_node(compared, machine)
         items = keys if rightful else ()

@@ -207,6 +207,28 @@ async def test_what_the_cloud_calls_a_machine_later_decides_as_well(said: dict[s
         assert (await w.reconcile("owner")).message == "initialized"
 
 
+def test_who_named_a_machine_otherwise_and_has_left_leaves_it_to_whose_it_is() -> None:
+    """By its VMID, say, where the others name it by its UUID."""
+    holders = MachineHolders(lambda provider_id: provider_id)
+    instance = Instance("fake://1", aliases=("fake://uuid",), names=("owner.example",))
+    by_uuid = with_provider_id("fake://uuid")
+    claimant, owner = node(by_uuid, OLD, name="claimant"), node(by_uuid, NEW, name="owner")
+    better = node(with_provider_id("fake://1"), NEW, name="owner.example")
+
+    def settle(asked: Node, *others: Node) -> None:
+        if not holders.is_settled(instance, asked.name):
+            holders.settle(instance, [asked, *others])
+
+    for each in (claimant, owner):
+        holders.update(each.name, each)
+    settle(owner, claimant)
+    holders.update(better.name, better)
+    settle(better, claimant, owner)
+    holders.update(better.name, None)
+    settle(owner, claimant)
+    assert (holders.holder("owner"), holders.holder("claimant")) == ("", "owner")
+
+
 async def test_a_machine_that_the_cloud_knows_by_another_id_as_well_is_one() -> None:
     """Its VMID and its UUID, say."""
     async with world() as w:
