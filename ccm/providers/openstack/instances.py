@@ -30,6 +30,7 @@ from ccm.providers.openstack.config import NetworkingSection
 
 BATCH = 100
 MAX_FILTER = 6000  # characters of names in one request; servers take a line of 8 KB
+MOST_FILTERS = 3  # requests for one batch; for longer names all servers are listed instead
 MAX_SINGLE_READS = 10  # by ID for one batch; more servers than these are listed instead
 OFF = ("SHUTOFF", "SHELVED", "SHELVED_OFFLOADED")
 """Powered off. A paused or suspended server keeps its memory, so its volumes are in use."""
@@ -88,8 +89,8 @@ class OpenStackInstances(MachineLookup[Servers, Json]):
 
     async def read(self, nodes: Sequence[Node]) -> Servers:
         """One call for the servers named so; what is missing then is looked for in other ways."""
-        servers = Servers()
-        for names in names_filters([node.name for node in nodes]):
+        servers, filters = Servers(), [*names_filters([node.name for node in nodes])]
+        for names in filters if len(filters) <= MOST_FILTERS else ():
             servers.add(await self._list(name=names))
         missing = [node for node in nodes if not servers.candidates(node)]
         if len(missing) > MAX_SINGLE_READS or not all(node.provider_id for node in missing):

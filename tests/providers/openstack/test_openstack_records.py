@@ -1,5 +1,6 @@
 """Records of OpenStack's services, and what they say about Nodes, volumes and endpoints."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -17,7 +18,12 @@ from ccm.providers.openstack import ids
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.config import NetworkingSection, OpenStackConfig
 from ccm.providers.openstack.credentials import GlobalSection
-from ccm.providers.openstack.instances import MAX_FILTER, names_filters, read_server
+from ccm.providers.openstack.instances import (
+    MAX_FILTER,
+    OpenStackInstances,
+    names_filters,
+    read_server,
+)
 from ccm.providers.openstack.keystone import (
     MAX_ENDPOINTS,
     MAX_SERVICES,
@@ -219,6 +225,22 @@ def test_a_filter_names_servers_exactly_and_never_grows_too_long() -> None:
     filters = list(names_filters([f"{'x' * 240}.{number}" for number in range(100)]))
     assert max(map(len, filters)) < 7000
     assert sum(one.count("(") for one in filters) == 100
+
+
+async def test_names_of_any_length_cost_few_requests() -> None:
+    """Kubelets that register under ever new ones had who joins with them wait for a dozen."""
+    asked: list[Json] = []
+
+    async def pages(*_: str, **query: str) -> list[Json]:
+        asked.append(query)
+        return [server(name="node-1")]
+
+    api: Any = SimpleNamespace(region="", pages=pages)
+    instances = OpenStackInstances(api, EVERY_NETWORK, is_regional=False)
+    long = [node(f"{'a.' * 124}{number}") for number in range(10, 109)]
+    answers = await instances.describe([node("node-1"), *long])
+    assert isinstance(answers["node-1"], Instance)
+    assert asked == [{}]
 
 
 def test_long_names_beside_short_ones_make_no_filter_too_long() -> None:
