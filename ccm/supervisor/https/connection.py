@@ -112,7 +112,7 @@ class PacedCalls:
             call_later(max(0.0, self._rests_until - time.monotonic()), self._do_some)
 
     def _do_some(self) -> None:
-        self._is_due, began = False, time.thread_time()
+        began = time.thread_time()
         try:
             while self._waiting:
                 work, _ = self._waiting.popitem()
@@ -121,6 +121,7 @@ class PacedCalls:
                     break
         finally:
             self._rests_until = time.monotonic() + REST * (time.thread_time() - began)
+            self._is_due = False
             self._call()
 
 
