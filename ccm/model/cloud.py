@@ -101,12 +101,13 @@ def swapped_uuid(uuid: str) -> str:
 
 
 Network = IPv4Network | IPv6Network
+MAX_ADDRESS = 64  # characters of an address or network, more than any has
 
 
 def read_network(cidr: str) -> Network | None:
     """The network that `cidr` names, or None; host bits are dropped, as Go's ParseCIDR does."""
-    _, _, length = cidr.partition("/")
-    if not (length.isascii() and length.isdecimal()) or "%" in cidr:
+    _, _, length = cidr[:MAX_ADDRESS].partition("/")
+    if not (length.isascii() and length.isdecimal()) or "%" in cidr or len(cidr) > MAX_ADDRESS:
         return None
     try:
         return ip_network(cidr, strict=False)
@@ -120,7 +121,7 @@ def read_address(written: str) -> IPv4Address | IPv6Address | None:
     None with a zone as well (`fe80::1%eth0`), which may be any text: guests report what they like.
     """
     try:
-        return ip_address(written) if "%" not in written else None
+        return ip_address(written[:MAX_ADDRESS]) if "%" not in written else None
     except ValueError:
         return None
 

@@ -205,19 +205,23 @@ def is_label_value(value: str) -> bool:
 
 def label_value(words: str) -> str:
     """The text with a dash for each character that a label cannot have, as upstream does."""
-    return _NO_LABEL.sub("-", words)[:MAX_LABEL].strip("-._")
+    return _NO_LABEL.sub("-", words[:MAX_LABEL]).strip("-._")
 
 
 def is_label_key(key: str) -> bool:
     """Whether the API server takes `key`: a name, or a DNS domain, a slash and a name."""
     prefix, slash, name = key.rpartition("/")
-    is_prefix = bool(_LABEL_PREFIX.fullmatch(prefix)) and len(prefix) <= MAX_LABEL_PREFIX
+    is_prefix = len(prefix) <= MAX_LABEL_PREFIX and bool(_LABEL_PREFIX.fullmatch(prefix))
     return bool(_LABEL_NAME.fullmatch(name)) and (is_prefix or not slash)
 
 
-@lru_cache(maxsize=1024)
 def is_label(key: str, value: str) -> bool:
-    """Whether the API server takes both."""
+    """Whether the API server takes both; what a cloud writes may be too long to be kept."""
+    return len(value) <= MAX_LABEL and _is_label(key, value)
+
+
+@lru_cache(maxsize=1024)
+def _is_label(key: str, value: str) -> bool:
     return is_label_key(key) and is_label_value(value)
 
 

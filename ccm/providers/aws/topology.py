@@ -9,7 +9,7 @@ from threading import Lock
 
 from ccm.cloud.lookup import batches
 from ccm.errors import CloudError, Denied
-from ccm.model.objects import text
+from ccm.model.objects import MAX_LABEL, text
 from ccm.providers.aws.client import (
     ID_MALFORMED,
     ID_NOT_FOUND,
@@ -48,7 +48,8 @@ class NetworkTopology:
 
     def labels_of(self, types: Mapping[str, str]) -> Mapping[str, Labels]:
         """The labels of running instances, given by ID with their types; those that have any."""
-        wanted = [item for item, its_type in types.items() if self._types.search(its_type)]
+        some = {item: its_type[:MAX_LABEL] for item, its_type in types.items()}
+        wanted = [item for item in some if self._types.search(some[item])]
         if not wanted:
             return {}
         with self._lock:

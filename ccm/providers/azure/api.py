@@ -81,7 +81,8 @@ BUSY = (
     *("OperationPreempted", "Canceled"),
 )
 """Codes of what ends by itself: someone else's write, or a reference that is about to go."""
-FULL = re.compile(r"\w*(LimitReached|QuotaExceeded|LimitExceeded|PrioritiesExhausted)", re.I)
+FULL = ("limitreached", "quotaexceeded", "limitexceeded", "prioritiesexhausted")
+"""What codes end with, in small letters, where a quota is used up."""
 REMAINING = "x-ms-ratelimit-remaining-subscription-"
 _WINDOW = re.compile(r"([1-9][0-9]{0,3})(Min|Sec)")
 
@@ -317,7 +318,7 @@ class AzureApi(JsonApi):
                 return RetryAfter(message, response.retry_after or BUSY_RETRY)
             case 429:
                 return Throttled(message, response.retry_after)
-            case 400 | 403 | 409 if FULL.fullmatch(code):
+            case 400 | 403 | 409 if code.lower().endswith(FULL):
                 return NoRoom(message)
             case 409 if "quota" in message.lower():
                 return NoRoom(message)
@@ -350,7 +351,7 @@ def failure(operation: str, status: str, error: Mapping[str, Any]) -> CloudError
     """What an operation that was accepted ended with: unlike a refusal it may go another time."""
     code = text(error.get("code")) or status
     message = f"{operation}: {status}: {code}: {text(error.get('message'))}"
-    if FULL.fullmatch(code):
+    if code.lower().endswith(FULL):
         return NoRoom(message)
     return RetryAfter(message, BUSY_RETRY) if code in BUSY else CloudError(message)
 

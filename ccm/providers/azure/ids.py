@@ -10,6 +10,7 @@ from ccm.model.objects import Json, mapping, text
 SCHEME = "azure"
 PROVIDER_IDS = re.compile(rf"{SCHEME}://.*", re.IGNORECASE)
 COMPUTE, NETWORK = "Microsoft.Compute", "Microsoft.Network"
+MAX_ID = 4096  # characters
 
 _PART = r"(?!\.+(?:/|$))[^/\s?#%]+"  # and no way up
 _ID = re.compile(
@@ -44,7 +45,7 @@ class Scope:
 
 def scope_of(resource_id: str) -> Scope | None:
     """Where a resource is; None for what is no ID."""
-    match = _ID.fullmatch(resource_id)
+    match = _ID.fullmatch(resource_id) if len(resource_id) <= MAX_ID else None
     return Scope(match[1].lower(), match[2].lower()) if match else None
 
 

@@ -23,6 +23,7 @@ from ccm.providers.proxmox.api import ProxmoxApi
 VM, CONTAINER = "qemu", "lxc"
 RUNNING, STOPPED = "running", "stopped"
 UPTIME_STALE = 60.0  # seconds; hosts report them every ten, and later when they are busy
+MAX_TEXT = 4096  # characters of a line of a configuration
 MOST_LEFT = 10_000  # machines whose last host is remembered, beside as many as there are
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 SKU = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -253,7 +254,7 @@ def read_identity(config: object, name: str) -> Identity:
         raise CloudError("GetConfig: the answer is not a configuration")
     if (found := text(config.get("name"))) not in ("", name):
         raise CloudError(f"GetConfig: the answer is about machine {found!r}, not {name!r}")
-    pairs = (item.partition("=") for item in text(config.get("smbios1")).split(","))
+    pairs = (item.partition("=") for item in text(config.get("smbios1"))[:MAX_TEXT].split(","))
     smbios = {key: value for key, _, value in pairs}
     is_encoded = smbios.get("base64") == "1"
     uuid, sku = (
@@ -279,7 +280,8 @@ def _decoded(value: str, form: re.Pattern[str]) -> str:
 
 def _macs(config: Json) -> list[str]:
     """Those of its NICs, as in `net0: virtio=BC:24:11:00:00:01,bridge=vmbr0`."""
-    nics = ",".join(text(value) for key, value in config.items() if re.fullmatch(r"net\d+", key))
+    listed = (value for key, value in config.items() if re.fullmatch(r"net\d+", key))
+    nics = ",".join(text(value)[:MAX_TEXT] for value in listed)
     return re.findall(r"=((?:[0-9a-f]{2}:){5}[0-9a-f]{2})", nics.lower())
 
 

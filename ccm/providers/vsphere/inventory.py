@@ -22,6 +22,7 @@ from ccm.providers.vsphere.soap import NoSuchObject
 from ccm.providers.vsphere.vcenter import Session, VCenterApi
 
 PAGE = 1000  # objects; vCenter may give fewer, and a token for the rest
+MAX_NAME = 1000  # characters; vCenter takes 80, and escapes some of them
 MAX_HOST_NAME = 253  # characters; root in the guest can write any
 MAX_METADATA = 16 << 10  # bytes; the same
 MOST_PLACES = 100  # inside of each other; a circle of them has no end
@@ -317,7 +318,7 @@ class InventoryReader:
             properties = {item.name: plain(item.val) for item in content.propSet}
             unread = tuple(item.path for item in content.missingSet)
             moid, kind = content.obj._moId, type(content.obj).__name__.rpartition(".")[2]
-            name = text(properties.get("name"))
+            name = text(properties.get("name"))[:MAX_NAME]
             if not isinstance(content.obj, vim.VirtualMachine):
                 parent = text(properties.get("parent"))
                 inventory.places[moid] = Place(kind, moid, name, parent)

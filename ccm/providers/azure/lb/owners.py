@@ -8,6 +8,8 @@ from ccm.model.objects import Json, mapping, text
 from ccm.providers.azure.ids import key_of, properties_of, same
 from ccm.providers.azure.lb.names import BASE, CLUSTER_TAGS, SERVICE_TAGS
 
+MAX_TAG = 4096  # characters of a value
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -59,7 +61,8 @@ def tag_of(record: Json, names: Sequence[str]) -> str:
 
 def services_of(record: Json) -> list[str]:
     """The Services that use an address which a controller made."""
-    return [item.strip() for item in tag_of(record, SERVICE_TAGS).split(",") if item.strip()]
+    listed = tag_of(record, SERVICE_TAGS)[:MAX_TAG].split(",")
+    return [item.strip() for item in listed if item.strip()]
 
 
 def ip_of(record: Json) -> str:
