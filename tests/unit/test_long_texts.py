@@ -15,6 +15,7 @@ from ccm.providers.aws.topology import NetworkTopology
 from ccm.providers.azure.api import failure
 from ccm.providers.azure.ids import scope_of
 from ccm.providers.azure.lb.owners import services_of
+from ccm.providers.gce.lb.names import described
 from ccm.providers.proxmox.inventory import read_identity
 from ccm.providers.vsphere.inventory import InventoryReader
 
@@ -50,6 +51,7 @@ def read_machine(name: str) -> None:
             "", ",", lambda text: services_of({"tags": {"service": text}}), id="azure-tag"
         ),
         pytest.param("", ",", lambda text: read_identity({"smbios1": text}, ""), id="proxmox-bios"),
+        pytest.param("[", "[],", lambda text: described({"description": text}), id="gce-owner"),
         pytest.param("", "%41", read_machine, id="vsphere-name"),
         pytest.param("p", "1", lambda text: TOPOLOGY.labels_of({"i-1": text}), id="aws-type"),
     ],

@@ -19,7 +19,7 @@ from ccm.providers.azure.lb.addresses import PublicAddresses
 from ccm.providers.azure.lb.members import MEMBERS, Members, PoolMembers, backends
 from ccm.providers.azure.lb.names import SERVICE_TAGS
 from ccm.providers.azure.lb.owners import Owner
-from ccm.providers.azure.lb.plan import FRONTENDS, RULES, is_used
+from ccm.providers.azure.lb.plan import FRONTENDS, RULES, is_used, pools_of
 from ccm.providers.azure.machines import Machine, Machines
 from ccm.providers.azure.shared_writes import SharedResource
 
@@ -493,3 +493,10 @@ async def test_what_was_read_without_an_etag_is_not_written() -> None:
     there = {"id": BALANCER, "properties": {"provisioningState": "Succeeded"}}
     with pytest.raises(CloudError, match="without its ETag"):
         await api().put("PutLoadBalancer", BALANCER, there)
+
+
+def test_pools_without_number_are_not_all_compared() -> None:
+    """10,000 of one name took four seconds of one turn for each Service, with 100 Nodes."""
+    listed = [{"name": name, "id": f"/{at}"} for at in range(3) for name in ("p", "P", "q")]
+    found = pools_of({"properties": {"backendAddressPools": listed}})
+    assert found == [listed[0], listed[2]]

@@ -318,8 +318,11 @@ def frontends_of(balancer: Json) -> list[Json]:
 
 
 def pools_of(balancer: Json) -> list[Json]:
-    """All that there are."""
-    return objects(properties_of(balancer).get(POOLS))
+    """The first of each name, as Azure has no second one: each is compared with all machines."""
+    found = dict[str, Json]()
+    for pool in objects(properties_of(balancer).get(POOLS)):
+        found.setdefault(text(pool.get("name")).lower(), pool)
+    return [*found.values()]
 
 
 def is_shared(balancer: Json, names: Names) -> bool:

@@ -11,6 +11,7 @@ from ccm.model.service import Service
 SERVICE_KEY, UID_KEY = "kubernetes.io/service-name", "kubernetes.io/service-uid"
 CLUSTER_KEY = "kubernetes.io/cluster-id"
 CONFIG_MAP = "ingress-uid"  # in kube-system, with the ID of the cluster
+MAX_DESCRIPTION = 4096  # characters; Google takes fewer
 OWN_NAME = re.compile("a[0-9a-f]{31}")
 
 
@@ -99,7 +100,7 @@ class Names:
 def described(record: Json) -> dict[str, str]:
     """What a part says of whose it is; upstream's have the Service's name alone."""
     try:
-        said = mapping(json.loads(text(record.get("description"))))
+        said = mapping(json.loads(text(record.get("description"))[:MAX_DESCRIPTION]))
     except (ValueError, RecursionError):  # anybody in the project may write one
         return {}
     return {key: text(value) for key, value in said.items()}
