@@ -16,6 +16,7 @@ from ccm.providers.azure.api import failure
 from ccm.providers.azure.ids import scope_of
 from ccm.providers.azure.lb.owners import services_of
 from ccm.providers.gce.lb.names import described
+from ccm.providers.incus.lb.addresses import allowed_subnets
 from ccm.providers.proxmox.inventory import read_identity
 from ccm.providers.vsphere.inventory import InventoryReader
 
@@ -52,6 +53,9 @@ def read_machine(name: str) -> None:
         ),
         pytest.param("", ",", lambda text: read_identity({"smbios1": text}, ""), id="proxmox-bios"),
         pytest.param("[", "[],", lambda text: described({"description": text}), id="gce-owner"),
+        pytest.param(
+            "", "up:10.0.0.0/32,", lambda text: [*allowed_subnets(text, "up")], id="incus-subnets"
+        ),
         pytest.param("", "%41", read_machine, id="vsphere-name"),
         pytest.param("p", "1", lambda text: TOPOLOGY.labels_of({"i-1": text}), id="aws-type"),
     ],
@@ -60,7 +64,7 @@ def test_a_text_of_megabytes_takes_no_time(begin: str, repeated: str, use: Use) 
     """One of 60 MB took up to seven seconds of one turn."""
     text = begin + repeated * (SIZE // len(repeated))
     began = time.process_time()
-    "".join(map(str.lower, [text] * 4))
+    "".join(map(str.lower, [text] * 8))
     copied = time.process_time()
     use(text)
     assert time.process_time() - copied < copied - began

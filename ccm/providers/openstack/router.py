@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from itertools import islice
 
+from ccm.cloud.lookup import MAX_PARTS
 from ccm.errors import Refused
 from ccm.model.cloud import AddressType, Network, read_network
 from ccm.model.objects import Json, Node, mapping, objects, objects_with, text
@@ -40,7 +41,8 @@ class Hop:
 
     def lacks_pair(self, cidr: str) -> bool:
         """Whether the port drops what pods send; without port security nothing is dropped."""
-        has_pair = any(is_pair(pair, cidr) for pair in objects(self.port.get(PAIRS)))
+        some = objects(self.port.get(PAIRS))[:MAX_PARTS]
+        has_pair = any(is_pair(pair, cidr) for pair in some)
         return bool(self.port.get("port_security_enabled")) and not has_pair
 
 

@@ -11,6 +11,7 @@ from ipaddress import ip_network
 from typing import TypeVar
 
 from ccm.cloud.json_api import read_list
+from ccm.cloud.lookup import in_turns
 from ccm.cloud.machines import verify_any
 from ccm.cloud.shared_read import SharedLock
 from ccm.cloud.shared_write import PendingChange, SharedWrite, end_all
@@ -90,7 +91,7 @@ class OpenStackRoutes:
             for address in node.addresses
         }
         listed = []
-        for route in ours:
+        async for route in in_turns(ours):
             if not route.next_hop and route.network in asked:
                 continue  # a mark alone, or an answer without the router's routes: it is made again
             server, hop = hops.get(route.next_hop, ("", None))

@@ -55,7 +55,7 @@ class Pools:
 
 def allowed_subnets(value: str, uplink: str) -> Iterator[Network]:
     """The networks of an uplink in `restricted.networks.subnets`, as `UPLINK:CIDR,…`."""
-    for item in value.split(","):
+    for item in value.split(",", MAX_PARTS)[:MAX_PARTS]:
         name, _, network = item.strip().partition(":")
         if name == uplink:
             yield from networks_in(network)
