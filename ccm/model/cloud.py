@@ -170,7 +170,7 @@ class Balancer:
     be one that the provider reads. `lacking` is why some of its backends are missing: clients come
     to the others, and `update_nodes` is called until it raises nothing. Where it `is_shared`, it is
     someone else's, who may serve any other port of its addresses; then `get` finds whether it
-    `has_all_ports` of the Service.
+    `is_contested`: another has a port there that the Service asks for.
     """
 
     name: str
@@ -179,7 +179,7 @@ class Balancer:
     annotations: Mapping[str, str] = field(default_factory=dict)
     lacking: str = ""
     is_shared: bool = False
-    has_all_ports: bool = True
+    is_contested: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "warnings", tuple(map(safe_text, self.warnings)))

@@ -146,7 +146,7 @@ def shown(state: ServiceState, service: Service, found: Balancer | None) -> Serv
     """What is known once the cloud shows a balancer, where nothing else is: after a restart."""
     if not found or not found.is_shared or state.is_shared:
         return state
-    sockets = service.sockets if found.has_all_ports else frozenset[Socket]()
+    sockets = frozenset[Socket]() if found.is_contested else service.sockets
     return replace(state, is_shared=True, sockets=sockets)
 
 

@@ -322,6 +322,9 @@ class ServiceSteps:
             await self._withdraw(cell, service)
         elif not has_written:
             await self._withdraw(cell, service, has_status=False)
+            if service.ingress and not cell.state.may_keep_addresses(service):
+                with suppress(CloudError):
+                    await self._verify(cell, service, may_ask=True)
 
     async def _withdraw(self, cell: StateCell, service: Service, has_status: bool = True) -> None:
         """Take the backends from what cannot be changed or deleted, and leads to another Service;
@@ -341,17 +344,20 @@ class ServiceSteps:
             with suppress(CloudError):
                 await self._verify(cell, service)
 
-    async def _verify(self, cell: StateCell, service: Service) -> None:
+    async def _verify(self, cell: StateCell, service: Service, *, may_ask: bool = False) -> None:
         """Take addresses from the status that the load balancer has no more; one answer may lack
         them. Whatever has them next would lose clients to the Service.
+
+        Where it `may_ask` for more of what it shares, that stays unless it is another's.
         """
-        if not cell.state.may_keep_addresses(service):
+        if not (may_ask or cell.state.may_keep_addresses(service)):
             await self._write(cell, SetStatus(service, []))
             return
         for _ in range(2):
             found = await self._get(Priority.LB_ENSURE, service)
             seen = shown(cell.state, service, found)
-            has_ports = seen.may_keep_addresses(service)
+            may_keep = may_ask or seen.may_keep_addresses(service)
+            has_ports = found and may_keep and not found.is_contested
             left = still_held(service, ingress_of(found) if found and has_ports else [])
             if left == service.ingress:
                 break

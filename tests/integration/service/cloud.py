@@ -42,7 +42,7 @@ class Balancers:
         self.ip_mode: IpMode | None = None
         self.warnings: tuple[str, ...] = ()
         self.lacking, self.is_shared = "", False
-        self.has_all_ports = True  # of a shared one, when that is read
+        self.is_contested = False  # a shared one, when that is read
         self.annotations: dict[str, str] = {}
         self.has_addresses = True
         self.refused = ""  # why Services are refused by what they ask for
@@ -67,7 +67,7 @@ class Balancers:
         record = self.of(service)
         if record is None or record.owner != service.uid:
             return None
-        return replace(self._shown(service, record), has_all_ports=self.has_all_ports)
+        return replace(self._shown(service, record), is_contested=self.is_contested)
 
     async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
         await self._begin("ensure", service, backends)

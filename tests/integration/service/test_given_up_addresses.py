@@ -103,7 +103,7 @@ async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports(
 @pytest.mark.parametrize(
     "error", [None, Refused("no such method"), CloudError("it is in ERROR")], ids=str
 )
-async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports_after_a_restart(
+async def test_who_shares_a_load_balancer_keeps_no_address_with_a_port_of_another_after_a_restart(
     error: Exception | None,
 ) -> None:
     """Nothing has succeeded since; what the load balancer serves of the Service is read."""
@@ -117,8 +117,8 @@ async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports_aft
     w.balancers.failures["ensure"] = [error] * 99 if error else []
     async with running(w):
         await w.later()
-        assert w.service().ingress == [ingress], "its ports are its own there"
-        w.balancers.has_all_ports = False
+        assert w.service().ingress == [ingress], "its ports are no other's there"
+        w.balancers.is_contested = True
         await w.change(spec(ports=[port(6443)]))
         assert not w.service().ingress
     w = w.restarted(restrict_service_annotations=restricts)
@@ -127,6 +127,20 @@ async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports_aft
     async with running(w):
         await w.later()
         assert not w.service().ingress
+
+
+@pytest.mark.parametrize("is_contested", [True, False])
+async def test_who_shares_a_load_balancer_and_waits_keeps_no_address_with_a_port_of_another(
+    is_contested: bool,
+) -> None:
+    """As for another load balancer, which is at work for long."""
+    async with running_with(N1) as w:
+        w.balancers.is_shared, w.balancers.is_contested = True, is_contested
+        await w.put(service())
+        before = w.service().ingress
+        w.balancers.failures["ensure"] = [RetryAfter("it is PENDING_UPDATE", 2.0)] * 99
+        await w.change(spec(ports=[port(6443)]))
+        assert w.service().ingress == ([] if is_contested else before)
 
 
 async def test_who_asks_for_more_and_less_for_ever_keeps_no_address_meanwhile() -> None:

@@ -574,11 +574,11 @@ async def test_no_two_services_have_one_port_of_an_address(
         with pytest.raises(TakenByAnother, match="port 80 of frontend"):
             await cloud.ensure(attacker, node)
     assert (rules(lab), parts(lab, "kit-internal" if place else "kit")) == before
-    for asked, has_all in ((web("attacker", place, **shared), True), (attacker, False)):
+    for asked, is_taken in ((web("attacker", place, **shared), False), (attacker, True)):
         assert cloud.load_balancers
         found = await invoke(cloud.load_balancers.get, asked)
         assert found
-        assert (found.is_shared, found.has_all_ports) == (True, has_all)
+        assert (found.is_shared, found.is_contested) == (True, is_taken)
     other_protocol = web("attacker", place, ports=[port(80, "UDP")], loadBalancerIP=ip)
     await cloud.ensure(other_protocol, node)
 

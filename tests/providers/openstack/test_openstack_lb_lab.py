@@ -187,10 +187,10 @@ async def test_services_share_a_load_balancer_until_the_last_one_goes(
     with pytest.raises(Refused, match="internal"):
         await worker.ensure(sharing("second", 81, **{INTERNAL: "true"}), nodes)
     assert (await worker.ensure(second, nodes)).ingress == made.ingress
-    for asked, has_all in ((second, True), (sharing("second", 80), False), (owner, True)):
+    for asked, is_taken in ((second, False), (sharing("second", 80), True), (owner, False)):
         found = await worker.balancers.get(asked)
         assert found
-        assert (found.is_shared, found.has_all_ports) == (asked is not owner, has_all)
+        assert (found.is_shared, found.is_contested) == (asked is not owner, is_taken)
     with pytest.raises(Refused, match="max-shared-lb"):
         await worker.ensure(sharing("third", 82), nodes)
     worker.forget_calls()

@@ -356,7 +356,7 @@ async def test_a_load_balancer_that_is_wanted_again_while_one_is_deleted_is_dele
     assert not fake.records
 
 
-async def test_of_a_shared_load_balancer_it_is_read_whether_the_service_has_its_ports() -> None:
+async def test_of_a_shared_load_balancer_it_is_read_whether_others_have_the_ports() -> None:
     """As of the one before the API server: after a restart nothing else is known."""
     names = Names.of(service(), Cluster("kubernetes"))
 
@@ -379,7 +379,7 @@ async def test_of_a_shared_load_balancer_it_is_read_whether_the_service_has_its_
     for number in (80, 6443):
         found = await balancers.get(service(ports=[port(number)]))
         assert found
-        assert (found.is_shared, found.has_all_ports) == (True, number == 80)
+        assert (found.is_shared, found.is_contested) == (True, number == 6443)
 
 
 async def test_what_one_list_lacks_of_a_services_own_is_deleted_all_the_same() -> None:

@@ -93,9 +93,9 @@ class AzureLoadBalancers:
                 listed = await self._addresses.list("")
                 addresses += sorted(more - await self._of_others(names, balancers, listed))
         ingress = tuple(Ingress(ip=address) for address in addresses)
-        has_all = service.sockets <= plan.served_in(balancers.values(), names)
         is_shared = _is_shared(frontends, names)
-        return Balancer(names.base, ingress, is_shared=is_shared, has_all_ports=has_all)
+        is_contested = is_shared and plan.is_contested([*balancers.values()], names)
+        return Balancer(names.base, ingress, is_shared=is_shared, is_contested=is_contested)
 
     def check_service(self, service: Service) -> None:
         read_request(service, self._config, self._cluster)

@@ -286,11 +286,17 @@ def frontends_in(balancers: Iterable[Json], names: Names) -> list[Json]:
     return [frontend for balancer in balancers for frontend in own_frontends(balancer, names)]
 
 
-def served_in(balancers: Iterable[Json], names: Names) -> set[tuple[str, str]]:
-    """The ports of the Service's rules, as a Service has them."""
+def is_contested(balancers: Iterable[Json], names: Names) -> bool:
+    """Whether another's rule has a port that the Service asks for, at a frontend that it has."""
+    keys = {key_of(item) for item in frontends_in(balancers, names)}
     rules = (item for it in balancers for item in objects(properties_of(it).get(RULES)))
-    own = (properties_of(rule) for rule in rules if names.is_own(text(rule.get("name"))))
-    return {(text(it.get("protocol")).upper(), str(it.get("frontendPort"))) for it in own}
+    others = (properties_of(item) for item in rules if not names.is_own(text(item.get("name"))))
+    taken = {
+        (text(item.get("protocol")).upper(), str(item.get("frontendPort")))
+        for item in others
+        if key_of(item.get("frontendIPConfiguration")) in keys
+    }
+    return "ALL" in dict(taken) or not taken.isdisjoint(names.service.sockets)
 
 
 def address_of(frontend: Json) -> str:

@@ -99,11 +99,11 @@ class OctaviaLoadBalancers:
         found, names = [item.record for item in every], self._names(service)
         shared = [item for item in every if item.role is Role.SHARER]
         listening = [await self._octavia.with_listeners(item) for item in shared]
-        has_all = all(service.sockets <= item.own_sockets(names) for item in listening)
+        is_contested = any(item.is_contested(names, service.sockets) for item in listening)
         kept = [item for item in found if item.get("provisioning_status") != PENDING_DELETE]
         addresses = [item for it in kept for item in await self._addresses.of(request, it)]
         balancer = self._balancer(request, (kept or found)[0], addresses)
-        return replace(balancer, has_all_ports=has_all)
+        return replace(balancer, is_contested=is_contested)
 
     async def ensure(self, service: Service, nodes: Sequence[Node]) -> Balancer:
         """As the interface; `RetryAfter` follows each change that Octavia needs time for."""

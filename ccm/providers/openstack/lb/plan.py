@@ -11,6 +11,7 @@ from typing import Any
 from ccm.errors import Refused, TakenByAnother
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.records import differences
+from ccm.model.service import Socket
 from ccm.providers.openstack.calls import ApiCall
 from ccm.providers.openstack.lb.names import Names, Role, sharers, tags_of
 from ccm.providers.openstack.lb.request import Listener, Member, Monitor, Pool
@@ -47,10 +48,13 @@ class ObservedBalancer:
             listener for listener in self.listeners if names.listens(listener, self.role, aliases)
         ]
 
-    def own_sockets(self, names: Names) -> set[tuple[str, str]]:
-        """What these listen to, as a Service has it."""
-        own = (_socket(*key_of(listener)) for listener in self.own_listeners(names))
-        return {(protocol, str(number)) for protocol, number in own}
+    def is_contested(self, names: Names, sockets: Iterable[Socket]) -> bool:
+        """Whether a listener of someone else has one of these ports."""
+        try:
+            check_ports(names, [(protocol, int(port)) for protocol, port in sockets], self)
+        except Refused:
+            return True
+        return False
 
 
 def plan(
