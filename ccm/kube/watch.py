@@ -265,14 +265,18 @@ async def _page(kube: Kube, path: str, params: dict[str, str]) -> Json:
     if not text(version) or not isinstance(page.get("items", ""), list | None):
         raise Unreachable(f"GET {path}: the answer is not a list")
     if _is_of_another(path, page, "List"):
-        raise Unreachable(f"GET {path}: the answer is about another kind")
+        raise Unreachable(f"GET {path}: the answer is about another kind or group")
     return page
 
 
 def _is_of_another(path: str, answer: Mapping[str, Any], suffix: str = "") -> bool:
-    """Whether it says that it is of another kind: a proxy may mix up whose answer is whose."""
-    kind = text(answer.get("kind")).removesuffix(suffix)
-    return kind == METADATA or not is_one_of(path.rpartition("/")[2], kind)
+    """Whether it says that it is of another kind or group, as others have Nodes and Services, too.
+
+    A proxy may mix up whose answer is whose.
+    """
+    kind, version = text(answer.get("kind")).removesuffix(suffix), text(answer.get("apiVersion"))
+    is_of_group = not version or path.startswith((f"/api/{version}/", f"/apis/{version}/"))
+    return not is_of_group or kind == METADATA or not is_one_of(path.rpartition("/")[2], kind)
 
 
 async def _check_past(kube: Kube, path: str, position: _Position) -> None:
@@ -360,7 +364,7 @@ def _event(line: bytes, path: str) -> WatchEvent:
     raw = entry.get("object") if isinstance(entry, dict) else None
     kind = entry.get("type") if isinstance(entry, dict) else None
     if kind != "ERROR" and _is_of_another(path, mapping(raw)):
-        return Malformed("an event about another kind")
+        return Malformed("an event about another kind or group")
     match kind:
         case "ADDED" | "MODIFIED":
             return _updated(raw)

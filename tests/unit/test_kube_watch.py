@@ -545,6 +545,24 @@ async def test_a_list_in_the_form_that_another_client_asked_for_is_none(kind: st
         assert kinds(found) == "[ put ] open failed [ failed [ put ]"
 
 
+async def test_a_list_of_the_same_kind_in_another_group_takes_no_object_away() -> None:
+    """As that of Longhorn's Nodes, which are called like the cluster's."""
+    meta = {"resourceVersion": "7"}
+    group = {"kind": "NodeList", "apiVersion": "longhorn.io/v1beta2", "metadata": meta}
+    own = group | {"apiVersion": "v1", "items": [obj("a", 7) | {"apiVersion": "v1"}]}
+    answers = (listing(5, obj("a", 1)), stream(GONE), json_answer(group | {"items": []}))
+    async with serving(*answers, json_answer(own), stream(then="silence")) as (_, kube):
+        found = await events(kube, 10)
+        assert kinds(found) == "[ put ] open failed [ failed [ put ]"
+
+
+async def test_an_event_of_the_same_kind_in_another_group_is_none_of_ours() -> None:
+    other = obj("a", 6) | {"kind": "Node", "apiVersion": "longhorn.io/v1beta2"}
+    streams = stream(line("DELETED", other)), stream(line("MODIFIED", obj("a", 6)), then="silence")
+    async with serving(listing(5, obj("a", 1)), *streams) as (_, kube):
+        assert kinds(await events(kube, 7)) == "[ put ] open failed open put"
+
+
 async def test_an_event_in_the_form_that_another_client_asked_for_is_none() -> None:
     bare = obj("a", 6) | {"kind": "PartialObjectMetadata"}
     streams = stream(line("MODIFIED", bare)), stream(line("MODIFIED", obj("a", 6)), then="silence")
