@@ -53,6 +53,7 @@ MAX_LISTED_INSTANCES = 4000  # behind classic ones: about 300 kB
 LARGE_TTL = 3600.0  # seconds for which load balancers count as more: many may go
 LISTING = {"Filters", "MaxResults", "PageSize", "NextToken", "Marker"}
 """Parameters of reads that several ask for; others are about one object."""
+MAX_MESSAGE = 100_000  # characters of an error in which instances are looked for
 ID_NOT_FOUND, ID_MALFORMED = "InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"
 ELB_NOT_FOUND = ("LoadBalancerNotFound", "AccessPointNotFound")
 
@@ -92,11 +93,15 @@ QUOTA_CODES = _codes("""
 
 
 class AwsError(CloudError):
-    """AWS answered with an error; `code` is AWS's. Retried with back-off."""
+    """AWS answered with an error; `code` is AWS's. Retried with back-off.
+
+    `instance_ids` are those that it names, also beyond what is shown of its text.
+    """
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
+        self.instance_ids = frozenset(INSTANCE_ID.findall(message[:MAX_MESSAGE]))
 
 
 class AwsRefused(AwsError, Refused):
@@ -272,7 +277,7 @@ def call_without_wrong_ids(
         try:
             return call(left), wrong
         except AwsError as error:
-            named = set(INSTANCE_ID.findall(str(error))) & set(left)
+            named = error.instance_ids & set(left)
             if error.code not in codes or not named:
                 raise
             wrong |= dict.fromkeys(named, error.code)
