@@ -42,7 +42,7 @@ LEFT_OUT = "nodes without a machine, by what the cloud reports, are left out"
 TURN_ATTEMPTS = 5  # writes of one Service while machines end, before it is another one's turn
 TURN_WAIT = 60.0  # seconds
 ENDING = 10.0  # seconds since a machine was first found to have ended in which others may as well
-MOST_BALANCERS = 5000  # of an account
+MOST_BALANCERS = 50_000  # of an account; others may make any number, and each takes 4 us a Service
 RACE_RETRY = 1.0  # seconds after which to look again at what someone else changed
 
 
