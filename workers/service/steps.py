@@ -322,7 +322,9 @@ class ServiceSteps:
             await self._withdraw(cell, service)
         elif not has_written:
             await self._withdraw(cell, service, has_status=False)
-            if service.ingress and not cell.state.may_keep_addresses(service):
+            has_restarted = cell.state.is_unsettled and cell.state.written_at is None
+            is_unread = has_restarted and not isinstance(error, NotShown)
+            if service.ingress and (is_unread or not cell.state.may_keep_addresses(service)):
                 with suppress(CloudError):
                     await self._verify(cell, service, may_ask=True)
 

@@ -101,7 +101,9 @@ async def test_who_shares_a_load_balancer_keeps_no_address_without_its_ports(
 
 
 @pytest.mark.parametrize(
-    "error", [None, Refused("no such method"), CloudError("it is in ERROR")], ids=str
+    "error",
+    [None, Refused("no such method"), CloudError("it is in ERROR"), RetryAfter("busy", 2.0)],
+    ids=str,
 )
 async def test_who_shares_a_load_balancer_keeps_no_address_with_a_port_of_another_after_a_restart(
     error: Exception | None,
