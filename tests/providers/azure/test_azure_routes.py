@@ -39,7 +39,7 @@ async def test_routes_made_together_are_few_writes_of_the_table(lab: Lab, cloud:
     """AZ54: named as upstream names them, and one of a replaced machine leads nowhere."""
     nodes = [host(lab.add_machine(f"node-{number}")) for number in range(10)]
     await create(cloud, *nodes)
-    assert len(lab.writes()) <= 2
+    assert len(lab.writes()) < len(nodes) / 2  # who read together go on one in a turn
     assert "node-3____102443024" in routes_of(lab)
     lab.delete_machine(nodes[3].provider_id.removeprefix("azure://"))
     lab.delete("networkInterfaces", "node-3-nic")
