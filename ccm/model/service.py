@@ -1,12 +1,14 @@
 """A read-only, lenient view of the raw JSON of a Service."""
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from ipaddress import IPv4Network, ip_network
+from socket import AF_INET, inet_pton
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from ccm.errors import Refused
 from ccm.model.cloud import Network
@@ -17,8 +19,6 @@ UPSTREAM_FINALIZERS = ("gke.networking.io/l4-ilb-v1", "gke.networking.io/l4-netl
 """Those of upstream's providers beside that; who takes over from them takes them away with it."""
 MOST_RANGES = 5000
 """More than any cloud takes for one load balancer; to read them takes a moment that others wait."""
-RANGES_KEPT = 16
-"""Services whose ranges are kept as they were read: a change of one reads them several times."""
 MOST_RULES = 100_000
 """Ports times source ranges: some clouds have a rule for each of both, and none has so many."""
 SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
@@ -286,12 +286,21 @@ def admits_everybody(ranges: frozenset[Network]) -> bool:
     return EVERYBODY in ranges
 
 
-@lru_cache(maxsize=RANGES_KEPT)
+class _Ranges(frozenset[Network]):
+    """What is read once for all who ask while someone has it: a change does so several times."""
+
+
+_read: WeakValueDictionary[tuple[str, ...], _Ranges] = WeakValueDictionary()
+
+
 def _networks(entries: tuple[str, ...], where: str) -> frozenset[Network]:
+    if ranges := _read.get(entries):
+        return ranges
     if len(entries) > MOST_RANGES:
         raise Refused(f"{where}: more than {MOST_RANGES} networks are given")
     try:
-        return frozenset(map(_network, {entry.strip() for entry in entries}))
+        _read[entries] = ranges = _Ranges(map(_network, {entry.strip() for entry in entries}))
+        return ranges
     except ValueError as error:
         shown = ",".join(entries)
         raise Refused(
@@ -305,6 +314,8 @@ def _network(entry: str) -> Network:
     address, _, length = entry.partition("/")
     if not (length.isdecimal() and length.isascii()) or "%" in address:
         raise ValueError(f"{entry!r} is not an address with a prefix length")
+    with suppress(OSError, ValueError):  # nearly all, in a third of the time
+        return IPv4Network((inet_pton(AF_INET, address), int(length)), strict=False)
     octets = address.split(".")
     if len(octets) == 4 and all(octet.isdecimal() and octet.isascii() for octet in octets):
         address = ".".join(str(int(octet)) for octet in octets)

@@ -5,6 +5,7 @@ import logging
 import random
 import time
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -48,6 +49,7 @@ from workers.service.plan import (
     UpdateNodes,
     mass_deletion_reason,
     plan,
+    wants_balancer,
 )
 from workers.service.state import (
     NodePorts,
@@ -141,6 +143,7 @@ class ServiceController:
         self._slots = NamespaceSlots(concurrency(context.settings), context.queue.add)
         self._is_mass_deletion = False
         self._due = set[str]()  # keys of Services that are to be compared before their time
+        self._ranges: dict[str, object] = {}  # of Services that are worked on: read once for each
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         """A Service's own key; none for a Node, because `run` enqueues the Services it concerns.
@@ -238,6 +241,7 @@ class ServiceController:
             self._resync_after(key, self._context.timings.refusal_retry_period)
             raise
         finally:
+            self._ranges.pop(key, None)
             self._checks.leave(key)
             self._slots.leave(key)
             if self._is_changed(key):
@@ -279,6 +283,9 @@ class ServiceController:
 
     def _next_step(self, key: str) -> PlannedStep:
         service = self._service(key)
+        if service and wants_balancer(service, self._capabilities.classes):
+            with suppress(Refused):
+                self._ranges[key] = service.source_ranges()
         state = self._state(key)
         if service and state.planned and not state.owner and state.planned.uid != service.uid:
             state = ServiceState()

@@ -91,8 +91,7 @@ async def test_handshakes_without_end_leave_each_turn_of_the_loop_short(
 
 async def test_handshakes_without_end_leave_most_of_the_time_to_others() -> None:
     """500 a second, of this host or of a hundred addresses, had Services wait ten times as long."""
-    handshakes, began = connection_module.PacedCalls(), time.monotonic()
-    taken = 0.0
+    handshakes, taken = connection_module.PacedCalls(), 0.0
 
     def work() -> None:
         nonlocal taken
@@ -104,8 +103,9 @@ async def test_handshakes_without_end_leave_most_of_the_time_to_others() -> None
         handshakes.add(work)
 
     handshakes.add(work)
-    await until(lambda: taken > 0.03)
-    assert taken / (time.monotonic() - began) < 0.25
+    began = time.monotonic()
+    await until(lambda: taken > 0.15)
+    assert taken / (time.monotonic() - began + connection_module.SAVED) < 0.15
 
 
 async def test_the_newest_handshake_goes_on_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """What controllers and providers read of a Service (rows SH1…SH7)."""
 
 from collections.abc import Callable
-from ipaddress import ip_network
 
 import pytest
 
@@ -28,22 +27,6 @@ def as_annotation(*ranges: str) -> Tweak:
 
 def as_spec(*ranges: str) -> Tweak:
     return spec(loadBalancerSourceRanges=list(ranges))
-
-
-def test_ranges_are_read_once_for_all_steps_of_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """5,000 of them take 30 ms, in which all else waits, and each step reads the Service again."""
-    read = list[str]()
-
-    def read_network(network: str, strict: bool) -> object:
-        read.append(network)
-        return ip_network(network, strict)
-
-    monkeypatch.setattr("ccm.model.service.ip_network", read_network)
-    ranges = [f"198.51.{at}.0/24" for at in range(100)]
-    for _ in range(3):
-        service(as_spec(*ranges)).features()
-        assert len(service(as_spec(*ranges)).source_ranges()) == len(ranges)
-    assert len(read) == len(ranges)
 
 
 Given = Callable[..., Tweak]
