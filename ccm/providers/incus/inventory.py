@@ -277,14 +277,20 @@ def _of_nodes(instances: Sequence[ListedInstance], nodes: Sequence[Node]) -> lis
     return [item for item in instances if item.uuid in uuids or item.node_name in names]
 
 
+def candidates_of(node: Node, listed: InstanceList) -> list[ListedInstance]:
+    """Those that a Node's provider ID may name: several projects may have one of the name."""
+    if ids.uuid_of(node.provider_id):
+        return listed.of_uuid(node)
+    return listed.named(ids.name_of(node.provider_id), node)
+
+
 def instance_of(node: Node, listed: InstanceList) -> ListedInstance | None:
     """The one readable instance that a Node's provider ID names, of several in its project."""
+    found = candidates_of(node, listed)
     if ids.uuid_of(node.provider_id):
-        found = listed.of_uuid(node)
         found = in_project_of(node, found) if len(found) > 1 else found
         return found[0] if len(found) == 1 else None
-    named = listed.named(ids.name_of(node.provider_id), node)
-    return named[0] if len(named) == 1 and named[0].is_readable else None
+    return found[0] if len(found) == 1 and found[0].is_readable else None
 
 
 def in_project_of(node: Node, instances: Sequence[ListedInstance]) -> list[ListedInstance]:

@@ -29,6 +29,7 @@ from ccm.providers.incus.inventory import (
     Inventory,
     ListedInstance,
     Nic,
+    candidates_of,
     instance_of,
 )
 from ccm.providers.incus.zones import NO_LOCATION
@@ -104,10 +105,12 @@ class IncusRoutes:
         names_last = sorted(nodes, key=_is_named)  # a UUID is any kubelet's word, a name its own
         by_uuid = {item.uuid: node for node in names_last if (item := found[node.name])}
         self._named = {uuid: node.name for uuid, node in by_uuid.items() if _is_named(node)}
+        unsure = filter(_is_named, (node for node in wanted if found[node.name] is None))
+        twins = {it.uuid: node for node in unsure for it in candidates_of(node, listed)}
         return [
             route
             async for instance in in_turns(listed)
-            for route in self._routes_of(instance, by_uuid.get(instance.uuid))
+            for route in self._routes_of(instance, (twins | by_uuid).get(instance.uuid))
         ]
 
     async def create(self, node: Node, cidr: str) -> None:

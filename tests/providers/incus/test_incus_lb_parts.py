@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any, cast
 
@@ -348,6 +349,18 @@ async def test_a_copy_in_a_project_of_the_same_name_takes_no_backend_away() -> N
     assert behind(network, way) == {"n-0", "n-1"}
     made = await network.started().ensure(asked, nodes)
     assert "nodes n-0 have no instance of their own" in made.warnings[0]
+
+
+async def test_an_instance_of_the_name_in_another_project_takes_no_backend_away() -> None:
+    """Which of the two is the Node's is not known: the one that is there stays."""
+    network, asked = Network(), service()
+    nodes = [node(f"n-{at}", f"lxc:///n-{at}") for at in range(2)]
+    (way,) = (await network.started().ensure(asked, nodes)).ingress
+    network.instances.append(replace(network.instance(5, name="n-0"), project="other"))
+    await network.started().update_nodes(asked, nodes)
+    assert behind(network, way) == {"n-0", "n-1"}
+    await network.started().update_nodes(asked, nodes[1:])
+    assert behind(network, way) == {"n-1"}, "its Node is gone"
 
 
 async def test_many_ports_on_many_nodes_leave_turns_to_others() -> None:

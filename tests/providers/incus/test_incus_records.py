@@ -660,3 +660,25 @@ async def test_a_node_that_states_anothers_uuid_has_no_route_of_it_and_takes_non
         assert [route.node for route in await routes.list(nodes)] == ["node-1"]
         with pytest.raises(Refused, match="instance node-1 is node node-1"):
             await routes.create(hostile, "10.244.2.0/24")
+
+
+async def test_an_instance_of_the_name_in_another_project_takes_no_route() -> None:
+    """Each pass freed the Node's network from its own route, as one to no Node."""
+    devices = {"eth0": {"type": "nic", "network": "ovn0", "ipv4.routes": "10.244.1.0/24"}}
+    config = {"volatile.uuid": UUID, MARK: "kubernetes:10.244.1.0/24"}
+    listed, other = InstanceList(), {"volatile.uuid": f"{UUID[:-1]}0"}
+    listed.add(instance(config=config, expanded_devices=devices))
+    listed.add(replace(instance(config=other), project="other"))
+
+    class Listed:
+        async def read(self, recursion: int) -> InstanceList:
+            return listed
+
+        async def incomplete_reasons(self) -> list[str]:
+            return []
+
+    routes = IncusRoutes(cast(Inventory, Listed()), "ovn0", RouteSection(), "kubernetes")
+    owner = node("node-1", "lxc:///node-1")
+    assert [(item.node, item.cidr) for item in await routes.list([owner])] == [
+        ("node-1", "10.244.1.0/24")
+    ]

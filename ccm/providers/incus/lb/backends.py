@@ -19,6 +19,7 @@ from ccm.providers.incus.inventory import (
     Inventory,
     ListedInstance,
     Nic,
+    candidates_of,
     instance_of,
 )
 from ccm.providers.incus.lb.plan import Backend, backends_of
@@ -88,7 +89,7 @@ class BackendReader:
         backends = [Backend(name, each) for name, some in addresses.items() for each in some]
         verify_any(len(running), len(backends), "instances' addresses")
         may_have_some = {self._name(item) for item, own in running if own or not item.nics("")}
-        twins = {self._name(item) for node in lost for item in listed.of_uuid(node)}
+        twins = {self._name(item) for node in lost for item in candidates_of(node, listed)}
         all_named = chain.from_iterable(listed.by_name.values())
         return Candidates(
             backends,
