@@ -114,18 +114,23 @@ class GceApi(JsonApi):
         self.place = KeptRead(self._read_place)
 
     async def _read_place(self) -> Place:
-        """Where the cluster is; the metadata server is asked for what the file leaves out."""
-        server = metadata_server(self._environment)
-        known = {
-            path: await self._metadata(server.request(path))
-            for path in missing_metadata(self._section)
-        }
+        """Where the cluster is; the metadata server is asked for what the file leaves out.
+
+        Twice: by one answer about another machine all load balancers would be made elsewhere.
+        """
+        known = await self._missing_metadata()
+        if known != await self._missing_metadata():
+            raise CloudError("GetMetadata: two answers differ: asked again")
         found, network = place_of(self._section, known), known.get(NETWORK_METADATA)
         has_network = network is None or NETWORK_PATH.fullmatch(network)
         has_place = re.fullmatch(PROJECT, found.project) and re.fullmatch(NAME, found.region)
         if not (has_network and has_place):
             raise CloudError("GetMetadata: the answer lacks a project, zone or network")
         return found
+
+    async def _missing_metadata(self) -> Mapping[str, str]:
+        server, asked = metadata_server(self._environment), missing_metadata(self._section)
+        return {path: await self._metadata(server.request(path)) for path in asked}
 
     def url_of(self, path: str) -> str:
         """The URL of a resource, as others refer to it."""

@@ -134,3 +134,21 @@ async def test_a_place_that_is_none_is_asked_for_again(
     finally:
         cast(Any, gce).metadata = known
     assert (await cloud.known("one")).zone == "europe-west1-b"
+
+
+async def test_one_answer_about_another_machine_is_not_kept(gce: Gce, start: Start) -> None:
+    """By another's zone all load balancers were made again in its region, and stayed there."""
+    gce.cloud.add_instance("one")
+    known, wrong = gce.metadata, ["projects/1/zones/us-central1-a"]
+
+    def once(path: str) -> object:
+        return wrong.pop() if path == "instance/zone" and wrong else known(path)
+
+    cast(Any, gce).metadata = once
+    cloud = await start(LIBRARY, "project-id = ", "local-zone = ", "network-name = ")
+    try:
+        with pytest.raises(CloudError, match="two answers differ"):
+            await cloud.describe_one("one")
+        assert (await cloud.known("one")).zone == "europe-west1-b"
+    finally:
+        cast(Any, gce).metadata = known
