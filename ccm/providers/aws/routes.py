@@ -211,12 +211,12 @@ def read_target(record: Json) -> RouteTarget:
     """The target in EC2's record of an instance."""
     interfaces = objects(record.get("NetworkInterfaces"))
     first = [i for i in interfaces if mapping(i.get("Attachment")).get("DeviceIndex", 0) == 0]
-    checks = first[0].get("SourceDestCheck") if first else record.get("SourceDestCheck")
+    checks = [item["SourceDestCheck"] for item in (*first[:1], record) if "SourceDestCheck" in item]
     return RouteTarget(
         instance_id=text(record.get("InstanceId")),
         interface_id=text(first[0].get("NetworkInterfaceId")) if first else "",
         has_more_interfaces=len(interfaces) > 1,
-        checks_source=bool(checks) or bool(record.get("SourceDestCheck")),
+        checks_source=any(checks) or not checks,  # an answer may lack it, and none is read later
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ccm.errors import Refused
 from ccm.model.objects import Json, mapping, objects, text
@@ -54,6 +55,12 @@ def read_subnets(subnets: Iterable[Json], tables: Sequence[Json]) -> list[Subnet
         )
         for record in subnets
     ]
+
+
+def amount_of(subnets: Sequence[Subnet]) -> int:
+    """How much is known of them: of two lists the one with less lacks a part."""
+    known = ((*it.cidrs, it.is_public, it.is_public_ipv6, *it.tags) for it in subnets)
+    return sum(map(bool, chain.from_iterable(known)))
 
 
 def _ipv6_cidr(record: Json) -> str:

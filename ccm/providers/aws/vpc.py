@@ -21,7 +21,7 @@ from ccm.providers.aws.client import (
     call_without_wrong_ids,
 )
 from ccm.providers.aws.security_groups import SecurityGroup, read_security_group
-from ccm.providers.aws.subnets import Subnet, read_subnets
+from ccm.providers.aws.subnets import Subnet, amount_of, read_subnets
 from ccm.providers.aws.tags import ClusterTag, Tags, read_tags
 
 log = logging.getLogger(__name__)
@@ -126,17 +126,22 @@ class Vpc:
         """
         with self._lock, for_all():
             if is_fresh or time.monotonic() - self._subnets_read_at > self._subnet_cache_ttl:
-                listed = self._list_own("ec2:DescribeSubnets", "Subnets")
-                tables = self._list_own("ec2:DescribeRouteTables", "RouteTables")
-                subnets = read_subnets(listed, tables)
-                zones = self.zones.by_name({subnet.zone for subnet in subnets})
-                special = {name for name, zone in zones.items() if not zone.is_regular}
-                self._subnets = [replace(s, is_regular=s.zone not in special) for s in subnets]
-                self._subnets_read_at = time.monotonic()
+                found = self._read_subnets()
+                if found != self._subnets:  # one answer may lack a part
+                    found = max(self._read_subnets(), found, key=amount_of)
+                self._subnets, self._subnets_read_at = found, time.monotonic()
             if lost := {*in_use} - {subnet.id for subnet in self._subnets}:
                 self._subnets_read_at = float("-inf")
                 raise CloudError(f"EC2 does not list {', '.join(sorted(lost))}, which is in use")
             return self._subnets
+
+    def _read_subnets(self) -> Sequence[Subnet]:
+        listed = self._list_own("ec2:DescribeSubnets", "Subnets")
+        tables = self._list_own("ec2:DescribeRouteTables", "RouteTables")
+        subnets = read_subnets(listed, tables)
+        zones = self.zones.by_name({subnet.zone for subnet in subnets})
+        special = {name for name, zone in zones.items() if not zone.is_regular}
+        return [replace(s, is_regular=s.zone not in special) for s in subnets]
 
     def backends(
         self,

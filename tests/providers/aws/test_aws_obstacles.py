@@ -315,6 +315,40 @@ async def test_a_wrong_answer_about_zones_counts_for_a_while_injected(
     assert (await aws.ensure(asking("nlb"))).ingress
 
 
+async def test_a_machine_forwards_although_one_answer_lacks_whether_it_does_injected(
+    aws: Aws,
+) -> None:
+    """Its pods were cut off for good: no later read looks at it."""
+    (made,) = aws.launch()
+    node = node_of(made, ["10.244.0.0/24"])
+
+    def lacking(request: Request, answer: bytes) -> bytes:
+        is_read = request.operation == "DescribeInstances"
+        return re.sub(rb"<sourceDestCheck>\w+</sourceDestCheck>", b"", answer) if is_read else answer
+
+    aws.proxy.rewrite = lacking
+    await aws.create_route(node)
+    aws.proxy.reset()
+    assert aws.instance(made["InstanceId"])["SourceDestCheck"] is False
+
+
+async def test_a_new_balancer_is_in_a_zone_that_one_list_lacks_injected(aws: Aws) -> None:
+    """It was in all others for good, and Nodes of that zone behind none."""
+    odd = list[bytes]()
+
+    def lacking(request: Request, answer: bytes) -> bytes:
+        if request.operation != "DescribeSubnets" or odd:
+            return answer
+        odd.append(answer)
+        return answer.replace(f"{aws.public[ZONES[0]]}</subnetId>".encode(), b"</subnetId>")
+
+    aws.proxy.rewrite = lacking
+    await aws.ensure(asking("nlb"))
+    assert aws.public[ZONES[0]].encode() in odd[0]
+    (nlb,) = aws.nlbs()
+    assert {zone["ZoneName"] for zone in nlb["AvailabilityZones"]} == {*ZONES}
+
+
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
 async def test_a_new_subnet_does_not_move_a_balancer(aws: Aws, kind: str) -> None:
     """One subnet is as good as the other: that in use stays, whichever sorts first."""
