@@ -85,11 +85,12 @@ async def test_an_operation_has_ended_when_its_answer_has_the_end(
     assert not left
 
 
-async def test_zones_that_an_answer_leaves_out_are_asked_for_again() -> None:
-    """A public address without zones never gets any."""
+@pytest.mark.parametrize("less", [{}, {"location": "West Europe", "zones": ["2"]}])
+async def test_zones_that_an_answer_leaves_out_are_asked_for_again(less: Json) -> None:
+    """A public address without zones, or in one alone, never gets any other."""
     answers: list[Json] = [
         {"resourceTypes": []},
-        {"resourceTypes": [{"resourceType": "virtualMachines"}]},
+        {"resourceTypes": [{"resourceType": "virtualMachines", "zoneMappings": [less]}]},
         {"resourceTypes": [{"resourceType": "virtualMachines", "zoneMappings": [
             {"location": "West Europe", "zones": ["2", "1"]}]}]},
     ]  # fmt: skip

@@ -31,8 +31,9 @@ from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
 from ccm.providers.openstack.lb.names import Names, Role
 from ccm.providers.openstack.lb.networks import Networks
 from ccm.providers.openstack.lb.octavia import Octavia
+from ccm.providers.openstack.lb.place import Place
 from ccm.providers.openstack.lb.plan import ROOT, ObservedBalancer, plan, plan_deletion
-from ccm.providers.openstack.lb.request import read_request
+from ccm.providers.openstack.lb.request import IPV4, IPV6, read_request
 from ccm.providers.openstack.lb.security_groups import (
     IngressRule,
     Membership,
@@ -236,6 +237,22 @@ async def test_a_subnet_of_another_network_is_not_taken() -> None:
     ]
     there, _ = api(subnets=records)
     assert [item.id for item in await Networks(there).subnets_of("n-1")] == ["a"]
+
+
+async def test_a_subnet_that_one_list_lacks_is_one_of_a_new_load_balancer() -> None:
+    """It had no IPv6 for good: that is decided when it is made."""
+    v4, v6 = (
+        {"id": cidr, "network_id": "n-1", "cidr": cidr} for cidr in ("10.0.0.0/24", "fd00::/64")
+    )
+    answers = [[v4], [v4, v6]]
+
+    class Neutron:
+        async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+            return answers.pop(0)
+
+    networks, place = Networks(cast(OpenStackApi, Neutron())), Place("", "", "n-1", "", "", "", "", "")
+    found = await networks.vip_subnets(place, (IPV4, IPV6), [])
+    assert [item.id for item in found] == ["10.0.0.0/24", "fd00::/64"]
 
 
 async def test_networks_that_tenants_name_take_no_memory() -> None:

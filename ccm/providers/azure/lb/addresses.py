@@ -209,9 +209,10 @@ class PublicAddresses:
     async def _read_zones(self) -> Sequence[str]:
         """The region's zones, which new addresses and frontends are in, as upstream's.
 
-        Where there are none it is asked twice: what is made without has none.
+        The more of two answers: what is made without one is never in it.
         """
-        return await self._zones_of_region() or await self._zones_of_region()
+        first = await self._zones_of_region()
+        return max(first, await self._zones_of_region(), key=len)
 
     async def _zones_of_region(self) -> Sequence[str]:
         path = f"/subscriptions/{self._config.network_subscription}/providers/Microsoft.Compute"

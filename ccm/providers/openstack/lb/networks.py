@@ -106,10 +106,11 @@ class Networks:
         if first and (first.family,) == tuple(families):
             return [first]
         network_id = first.network_id if first else place.network_id
-        current = ([first] if first else []) + await self.subnets_of(network_id)
-        found = {
-            family: item for family in families for item in current[::-1] if item.family == family
-        }
+        own = [first] if first else []
+        found = _of_families(families, own + await self.subnets_of(network_id))
+        if len(found) < len(families):  # what one answer lacks, the load balancer has never
+            self._kept.pop(("subnets", network_id), None)
+            found = _of_families(families, own + await self.subnets_of(network_id))
         if families[0] not in found:
             raise Refused(f"network {network_id} has no subnet of {families[0]}")
         return [found[family] for family in families if family in found]
@@ -183,6 +184,11 @@ class Networks:
                 kept = {asked: known for asked, known in self._kept.items() if known[0] > now}
                 self._kept = {**kept, (kind, key): (now + KEPT, found)}  # tenants name networks
         return found
+
+
+def _of_families(families: Sequence[str], subnets: Sequence[Subnet]) -> dict[str, Subnet]:
+    """The first one of each family that there is one of."""
+    return {it: item for it in families for item in subnets[::-1] if item.family == it}
 
 
 def _fixed_in(port: Json) -> dict[str, str]:
