@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ccm.cloud.lookup import MAX_READS, batches, in_turns, together
+from ccm.cloud.lookup import MAX_LOST, MAX_READS, batches, in_turns, together
 from ccm.cloud.machines import join_reasons
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import CloudError, NotFound
@@ -76,12 +76,10 @@ class Search:
 
     async def by_name(self, node: Node) -> Sequence[Found] | Answer:
         """The one machine of this name and UUID, or else the one of this UUID."""
-        named = self._named(node)
         if uuid := system_uuid(node):
-            found = await self._of_uuid(named, uuid, is_sure=bool(self._failed))
-            found = self._with_known(found, uuid) or await self._search(uuid)
+            found = await self._with_uuid(node, uuid, is_sure=bool(self._failed))
         else:
-            found = [Found(inventory, machine) for inventory, machine in named]
+            found = [Found(inventory, machine) for inventory, machine in self._named(node)]
         is_unsure = len(found) == 1 and self._failed and not uuid
         if not found or is_unsure:
             return Unknown(self._why_not_found(node))
@@ -89,8 +87,7 @@ class Search:
 
     async def by_uuid(self, node: Node, uuid: str) -> Sequence[Found]:
         """The machines with this UUID."""
-        found = await self._of_uuid(self._named(node), uuid, is_sure=True)
-        return self._with_known(found, uuid) or await self._search(uuid)
+        return await self._with_uuid(node, uuid, is_sure=True)
 
     async def prove_vmid(self, region: str, vmid: int) -> Answer:
         """Whether a machine that the list of its cluster lacks is gone."""
@@ -139,6 +136,19 @@ class Search:
             for region, listed in self._lists.items()
             for machine in listed.virtual_machines()
         ]
+
+    async def _with_uuid(self, node: Node, uuid: str, is_sure: bool) -> list[Found]:
+        """Those with this UUID, called like the Node or not. Where none or several have it, what
+        was read of some is read again the next time: an answer may have been another's.
+        """
+        named = self._named(node)
+        found = self._with_known(await self._of_uuid(named, uuid, is_sure), uuid)
+        doubted = [*((it.inventory, it.machine) for it in found), *named] if len(found) != 1 else []
+        try:
+            return found or await self._search(uuid)
+        finally:
+            for inventory, machine in doubted[:MAX_LOST]:
+                inventory.forget_identity(machine)
 
     async def _search(self, uuid: str) -> list[Found]:
         """Those with this UUID of all machines: a read for each, once."""

@@ -250,8 +250,8 @@ async def test_a_subnet_that_one_list_lacks_is_one_of_a_new_load_balancer() -> N
         async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
             return answers.pop(0)
 
-    networks, place = Networks(cast(OpenStackApi, Neutron())), Place("", "", "n-1", "", "", "", "", "")
-    found = await networks.vip_subnets(place, (IPV4, IPV6), [])
+    place = Place("", "", "n-1", "", "", "", "", "")
+    found = await Networks(cast(OpenStackApi, Neutron())).vip_subnets(place, (IPV4, IPV6), [])
     assert [item.id for item in found] == ["10.0.0.0/24", "fd00::/64"]
 
 

@@ -77,17 +77,36 @@ async def test_a_number_that_was_given_again_is_another_machine(
 OTHERS = {"smbios1": f"uuid={OTHER_UUID}"}
 
 
+IDS = "", "proxmox://one/100", f"proxmox://{UUID}"
+
+
+@pytest.mark.parametrize("provider_id", IDS[:2])
 @pytest.mark.parametrize("odd", [{}, OTHERS, {**OTHERS, "name": "node-2"}])
 async def test_a_configuration_that_is_not_the_machines_is_not_kept(
-    pve: Served, cloud: Started, odd: dict[str, str]
+    pve: Served, cloud: Started, odd: dict[str, str], provider_id: str
 ) -> None:
     """An answer may lack the UUID, or be another machine's: that counted until a restart."""
     machine = pve.add(100, "node-1", config=odd)
-    asked = node_with("node-1", UUID, "proxmox://one/100")
+    asked = node_with("node-1", UUID, provider_id)
     await cloud.describe_one(asked)
     machine.config.clear()
     machine.config["smbios1"] = f"uuid={UUID}"
     assert (await cloud.known(asked)).system_uuid == UUID
+
+
+@pytest.mark.parametrize("provider_id", IDS)
+async def test_one_configuration_with_the_uuid_of_another_keeps_neither_out(
+    pve: Served, cloud: Started, provider_id: str
+) -> None:
+    """Two machines were each one's until the process or one of the machines ended."""
+    pve.add(100, "node-1", UUID)
+    other = pve.add(101, "node-2", UUID)
+    own, others = node_with("node-1", UUID, provider_id), node_with("node-2", OTHER_UUID)
+    await cloud.describe_one(others)
+    other.config["smbios1"] = f"uuid={OTHER_UUID}"
+    await cloud.describe_one(own)
+    assert (await cloud.known(own)).system_uuid == UUID
+    assert (await cloud.known(others)).system_uuid == OTHER_UUID
 
 
 @pytest.mark.parametrize("provider_id", ["", "proxmox://one/100"])
