@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,17 @@ from ccm.model.objects import Json
 from ccm.providers.gce.lb.request import GLOBAL_ACCESS, OLD_TYPE, SHARE, SUBNET, TYPE
 from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
-from tests.providers.gce.balancers import NAME, delete, ensure, hosts, left, only, parts_of, web
+from tests.providers.gce.balancers import (
+    NAME,
+    delete,
+    ensure,
+    hosts,
+    left,
+    only,
+    parts_of,
+    published,
+    web,
+)
 from tests.providers.gce.conftest import Start, Started
 from tests.providers.gce.test_gce_balancers import ID, PLAIN
 
@@ -50,6 +62,36 @@ async def test_each_zone_has_a_group_behind_one_service(gce: Gce, cloud: Started
     await ensure(cloud, asked, *hosts(gce, 0), *[])
     await delete(cloud, asked)
     assert left(gce) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("", "networkTier"),
+        ("", "portRange"),
+        ("Internal", "loadBalancingScheme"),
+        ("Internal", "ports"),
+    ],
+)
+async def test_a_rule_that_is_listed_without_a_part_keeps_its_address(
+    gce: Gce, cloud: Started, kind: str, part: str
+) -> None:
+    """Without its scheme an internal one was deleted, and made again with another address."""
+    asked, nodes = web(annotations={TYPE: kind} if kind else {}), hosts(gce)
+    published(asked, (await ensure(cloud, asked, *nodes)).ingress[0].ip)
+    before = deepcopy(gce.cloud.objects)
+
+    def lacking(answer: Any) -> Any:
+        content, response = answer
+        if content.get("kind") == "compute#forwardingRuleList":
+            rules = [{**rule, part: None} for rule in content["items"]]
+            content = {**content, "items": rules}
+        return content, response
+
+    cloud.gate.spoil = lacking
+    with pytest.raises(CloudError, match=f"lacks {part}"):
+        await ensure(cloud, asked, *nodes)
+    assert gce.cloud.objects == before
 
 
 async def test_a_backend_service_that_someone_put_behind_its_rule_is_not_deleted(

@@ -52,6 +52,11 @@ from ccm.providers.gce.lb.request import (
 )
 from ccm.providers.gce.lb.shared import SharedParts, check_kind
 
+DECIDING = (
+    *("loadBalancingScheme", "networkTier", "network", "subnetwork"),
+    *("IPProtocol", "ports", "allPorts", "portRange", "target", "backendService"),
+)
+"""What of a rule has it made again where it is another."""
 GATHER = 0.1  # seconds in which Services that come together join the next read
 
 
@@ -102,6 +107,7 @@ class GceLoadBalancers:
         await self._verify_listed(service, work)
         with warnings_as_notes(request):
             if work.is_there and work.is_internal != request.is_internal:
+                await self._verify_whole(work)
                 await self._delete(work)
                 work = await self._look(service)
             rule = await self._ensure(work, request, nodes)
@@ -191,6 +197,17 @@ class GceLoadBalancers:
         if work.rule and not work.rule.get("IPAddress"):
             raise CloudError(f"{lacks}'s address")
 
+    async def _verify_whole(self, work: Work) -> None:
+        """Raise where a list lacks a part of the rule, before it goes and is made again.
+
+        By it the rule may be of another kind, whose address is another as well.
+        """
+        if listed := work.rule:
+            with suppress(NotFound, Denied):  # a role of before lacks this right
+                rule = await self._parts.get(work.place, RULE, work.names.balancer)
+                if lacking := [key for key in DECIDING if rule.get(key) and not listed.get(key)]:
+                    raise CloudError(f"forwardingRules.list: the answer lacks {lacking[0]}")
+
     # Making
 
     async def _ensure(self, work: Work, request: BalancerRequest, nodes: Sequence[Node]) -> Json:
@@ -211,6 +228,7 @@ class GceLoadBalancers:
             bool(rule) and not must_replace_pool and design.is_rule_right(desired, rule or {})
         )
         if not is_right:
+            await self._verify_whole(work)
             body = design.address(names, request, desired["IPAddress"], tier)
             if address := await self._addresses.hold(work, address, body):
                 desired["IPAddress"] = text(address.get("address"))
