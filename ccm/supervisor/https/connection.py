@@ -107,6 +107,10 @@ class PacedCalls:
         self._waiting.setdefault(work)
         self._call()
 
+    def remove(self, work: Callable[[], object]) -> None:
+        """It is not to be done any more, if it waits."""
+        self._waiting.pop(work, None)
+
     def _call(self) -> None:
         if self._waiting and not self._is_due:
             self._is_due = True
@@ -205,4 +209,5 @@ class BoundedTls(SSLProtocol):
 
     def connection_lost(self, error: BaseException | None) -> None:
         super().connection_lost(error)
+        self._handshakes.remove(self._go_on_shaking_hands)
         self._on_lost(self)
