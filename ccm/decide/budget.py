@@ -163,6 +163,11 @@ class RoundRobin(Generic[K]):
             del self._by_owner[owner]
         return item
 
+    def discard(self, owner: str, item: K) -> None:
+        """It waits no longer, if it did."""
+        if item in self._by_owner.get(owner, ()):
+            self.take(owner, item)
+
 
 class Allowances(Generic[K]):
     """`burst` times at once, and one more every `refill` seconds, for each key.

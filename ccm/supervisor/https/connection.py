@@ -16,6 +16,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from ccm.background import call_later
+from ccm.decide.budget import RoundRobin
 
 MAX_READ = 4 << 10  # bytes of a client in one turn of the loop
 MAX_OVERHEAD = 24 << 10
@@ -95,21 +96,22 @@ class PacedCalls:
     """Work that takes milliseconds: `TURN` of what waits is done in a turn of the loop, and most of
     the time is for all else.
 
-    The newest comes first: where there is more than can be done, the others' clients give up.
+    Owners take turns, and the newest of each comes first: where there is more than can be done, the
+    others' clients give up.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[Callable[[], object], None] = {}
+        self._waiting = RoundRobin[Callable[[], object]]()
         self._is_due, self._rests_until = False, 0.0
 
-    def add(self, work: Callable[[], object]) -> None:
+    def add(self, owner: str, work: Callable[[], object]) -> None:
         """Do it in its turn, once however often it was added until then."""
-        self._waiting.setdefault(work)
+        self._waiting.add(owner, work, is_first=True)
         self._call()
 
-    def remove(self, work: Callable[[], object]) -> None:
+    def remove(self, owner: str, work: Callable[[], object]) -> None:
         """It is not to be done any more, if it waits."""
-        self._waiting.pop(work, None)
+        self._waiting.discard(owner, work)
 
     def _call(self) -> None:
         if self._waiting and not self._is_due:
@@ -120,8 +122,7 @@ class PacedCalls:
         began = time.thread_time()
         try:
             while self._waiting:
-                work, _ = self._waiting.popitem()
-                work()
+                self._waiting.pop()()
                 if time.thread_time() - began >= TURN:
                     break
         finally:
@@ -145,10 +146,12 @@ class BoundedTls(SSLProtocol):
         context: ssl.SSLContext,
         timeout: float,
         handshakes: PacedCalls,
+        address: str,
         on_lost: Callable[["BoundedTls"], object],
     ) -> None:
-        """`timeout`: seconds for the handshake."""
-        self._handshakes, loop = handshakes, asyncio.get_running_loop()
+        """`timeout`: seconds for the handshake; `address`: the client's."""
+        self._handshakes, self._address = handshakes, address
+        loop = asyncio.get_running_loop()
         self._is_ready = loop.create_future()
         super().__init__(
             loop,
@@ -199,7 +202,7 @@ class BoundedTls(SSLProtocol):
     def _do_handshake(self) -> None:
         assert self._raw
         self._raw.pause_reading()  # what comes meanwhile stays with the kernel
-        self._handshakes.add(self._go_on_shaking_hands)
+        self._handshakes.add(self._address, self._go_on_shaking_hands)
 
     def _go_on_shaking_hands(self) -> None:
         assert self._raw
@@ -209,5 +212,5 @@ class BoundedTls(SSLProtocol):
 
     def connection_lost(self, error: BaseException | None) -> None:
         super().connection_lost(error)
-        self._handshakes.remove(self._go_on_shaking_hands)
+        self._handshakes.remove(self._address, self._go_on_shaking_hands)
         self._on_lost(self)

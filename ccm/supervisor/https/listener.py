@@ -61,11 +61,9 @@ class TlsListener:
     def __init__(
         self,
         listening: socket.socket,
-        make_tls: Callable[[Callable[[BoundedTls], object], bool], BoundedTls],
+        make_tls: Callable[[str, Callable[[BoundedTls], object]], BoundedTls],
     ) -> None:
-        """`make_tls` is given what to call when the connection is lost, and whether the client is
-        on this host.
-        """
+        """`make_tls` is given the client's address, and what to call when it is lost."""
         self._socket, self._make_tls = listening, make_tls
         # The client's address of each, the oldest first, until its socket is closed.
         self._handshakes: dict[BoundedTls, str] = {}
@@ -117,7 +115,7 @@ class TlsListener:
         if is_refused or (first := _first_byte(connection)) not in (TLS_HANDSHAKE, None):
             connection.close()
             return
-        tls = self._make_tls(self._forget, address == LOCAL)
+        tls = self._make_tls(address, self._forget)
         tls.has_spoken = bool(first)
         _hold(tls, address, self._handshakes, MAX_HANDSHAKES)
         tls.handshake = start_task(

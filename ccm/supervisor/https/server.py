@@ -23,7 +23,7 @@ from ccm.supervisor.https.access import AccessMiddleware, Authorizer
 from ccm.supervisor.https.authentication import Authenticator
 from ccm.supervisor.https.client_ca import ClientCAProvider
 from ccm.supervisor.https.connection import BoundedClient, BoundedTls, PacedCalls, client_of
-from ccm.supervisor.https.listener import TlsListener
+from ccm.supervisor.https.listener import LOCAL, TlsListener
 from ccm.supervisor.https.reviews import Reviewer
 from ccm.supervisor.https.timings import HttpsTimings
 from ccm.supervisor.https.tls import ServingTls
@@ -131,11 +131,16 @@ class HttpsServer:
         server = runner.server
         assert server
         server.request_handler = _in_turns(server.request_handler)
-        timeout, paced = self._timings.handshake_timeout, (PacedCalls(), PacedCalls())
+        timeout, local, remote = self._timings.handshake_timeout, PacedCalls(), PacedCalls()
         listener = TlsListener(
             listening,
-            lambda on_lost, is_local: BoundedTls(
-                BoundedClient(server()), tls.context, timeout, paced[is_local], on_lost
+            lambda address, on_lost: BoundedTls(
+                BoundedClient(server()),
+                tls.context,
+                timeout,
+                local if address == LOCAL else remote,
+                address,
+                on_lost,
             ),
         )
         self._cleanup.callback(listener.abort)

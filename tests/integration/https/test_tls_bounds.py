@@ -102,10 +102,10 @@ async def test_handshakes_without_end_leave_most_of_the_time_to_others() -> None
         while time.thread_time() - start < 0.001:
             pass
         taken += time.thread_time() - start
-        handshakes.add(partial(work))
-        handshakes.add(work)
+        handshakes.add("", partial(work))
+        handshakes.add("", work)
 
-    handshakes.add(work)
+    handshakes.add("", work)
     began = time.monotonic()
     await until(lambda: taken > 0.15)
     assert taken / (time.monotonic() - began + connection_module.SAVED) < 0.15
@@ -116,9 +116,20 @@ async def test_the_newest_handshake_goes_on_first(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(connection_module, "TURN", 0.0)
     handshakes, done = connection_module.PacedCalls(), list[int]()
     for number in range(3):
-        handshakes.add(partial(done.append, number))
+        handshakes.add("", partial(done.append, number))
     await until(lambda: len(done) == 3)
     assert done == [2, 1, 0]
+
+
+async def test_addresses_take_turns_at_handshakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten of them, with five a second each and a key of 4,096 bits, kept all others out."""
+    monkeypatch.setattr(connection_module, "TURN", 0.0)
+    handshakes, done = connection_module.PacedCalls(), list[int]()
+    handshakes.add("192.0.2.1", partial(done.append, 0))
+    for number in range(1, 10):
+        handshakes.add("192.0.2.2", partial(done.append, number))
+    await until(lambda: len(done) == 10)
+    assert done[:3] == [0, 9, 8]
 
 
 async def test_handshakes_that_wait_are_not_kept_when_their_connections_are_closed(
