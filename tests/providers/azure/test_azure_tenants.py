@@ -546,6 +546,49 @@ async def test_who_has_no_rule_at_a_shared_address_opens_and_closes_nothing_ther
     assert rules(lab) == before
 
 
+@pytest.mark.parametrize("place", [{}, INTERNAL], ids=["public", "internal"])
+async def test_who_has_no_rule_at_a_shared_address_is_known_to_share_it(
+    lab: Lab, cloud: Started, node: Node, place: dict[str, str]
+) -> None:
+    """Else it would keep the address with a port of the owner's, for as long as it is refused."""
+    ip = (await cloud.ensure(web("victim", place), node)).ingress[0].ip
+    no_rule = {**place, "service.beta.kubernetes.io/port_443_no_lb_rule": "true"}
+    made = await cloud.ensure(web("attacker", no_rule, **OTHER_PORT, loadBalancerIP=ip), node)
+    assert (made.ingress[0].ip, made.is_shared) == (ip, True)
+
+
+@pytest.mark.parametrize("kind", ["inboundNatRules", "inboundNatPools"])
+async def test_no_one_gets_a_port_of_a_frontend_that_leads_to_a_machine(
+    lab: Lab, cloud: Started, node: Node, kind: str
+) -> None:
+    """As to SSH, or to the API server: nodes would lead their clients to the tenant."""
+    address = lab.put("publicIPAddresses", "by-hand", BY_HAND)["id"]
+    await cloud.ensure(web("beside", **OTHER_PORT), node)
+    balancer, numbers = lab.get("loadBalancers", "kit"), {"frontendPort": 22}
+    if kind == "inboundNatPools":
+        numbers = {"frontendPortRangeStart": 20, "frontendPortRangeEnd": 30}
+    frontend = f"{balancer['id']}/frontendIPConfigurations/by-hand"
+    of = {"frontendIPConfiguration": {"id": frontend}, "protocol": "Tcp", "backendPort": 22}
+    properties = balancer["properties"]
+    used = {"name": "by-hand", "properties": {"publicIPAddress": {"id": address}}}
+    properties["frontendIPConfigurations"].append(used)
+    properties[kind] = [{"name": "ssh", "properties": {**of, **numbers}}]
+    lab.put("loadBalancers", "kit", balancer)
+    asked, ports = {"pip-name": "by-hand"}, [port(80), port(22, node_port=30022)]
+    for number in (22, 80):
+        no_rule = {f"service.beta.kubernetes.io/port_{number}_no_lb_rule": "true"}
+        attacker = web("attacker", {**asked, **no_rule}, ports=ports)
+        with pytest.raises(TakenByAnother, match="port 22 of frontend by-hand"):
+            await cloud.ensure(attacker, node)
+    await cloud.ensure(web("attacker", asked), node)
+    assert cloud.load_balancers
+    found = await invoke(cloud.load_balancers.get, web("attacker", asked, ports=ports))
+    assert found
+    assert (found.is_shared, found.is_contested) == (True, True)
+    udp = web("attacker", asked, ports=[port(80), port(22, "UDP", 30022)])
+    assert (await cloud.ensure(udp, node)).is_shared
+
+
 async def test_a_port_without_a_rule_of_the_load_balancer_is_not_opened_for_another(
     lab: Lab, cloud: Started, node: Node
 ) -> None:

@@ -212,7 +212,8 @@ class AzureLoadBalancers:
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
         asked = (planned.shared_frontend(balancer, family) for family in request.families)
-        frontends = [*before, *having, *filter(None, asked)]
+        having += filter(None, asked)  # no rule of its own may show that it has them
+        frontends = [*before, *having]
         listed = await self._addresses.complete(frontends, [*listed, *public.values()])
         extent = extent_of(names, now.values(), frontends, listed)
         machine_ips = self._pools.addresses(names, balancers, read)

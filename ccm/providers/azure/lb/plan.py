@@ -3,7 +3,8 @@
 Nothing in here acts: each function changes a resource in place, before it is written.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +16,13 @@ from ccm.providers.azure.lb.request import TRANSPORTS, BalancerRequest
 
 FRONTENDS, RULES, PROBES = "frontendIPConfigurations", "loadBalancingRules", "probes"
 POOLS = "backendAddressPools"
-REFERRING = ("outboundRules", "inboundNatRules", "inboundNatPools", RULES)
+LEADING = (RULES, "inboundNatRules", "inboundNatPools")
+"""What leads clients of a frontend's ports somewhere."""
+REFERRING = ("outboundRules", *LEADING)
 """What else may use a frontend."""
 SECURITY_PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "all": "*"}
 NO_ADDRESS_RETRY = 2.0  # seconds until an address is looked for again that is not there yet
+ALL, MOST_PORT = "ALL", 65535
 Socket = tuple[str, int]
 """A port as rules have it: `Tcp` or `Udp`, and its number."""
 
@@ -120,12 +124,12 @@ class BalancerPlan:
         if self.request.is_ha or any(item.get("protocol") == "All" for item in current):
             name = text(frontend.get("name"))
             raise Refused(f"frontend {name} is another Service's: one of them has all its ports")
-        taken = {(text(item.get("protocol")), item.get("frontendPort")) for item in current}
-        taken |= {*self.taken.get(address_of(frontend), ())}
-        for protocol, number in sockets_of(self.request):
-            if (protocol, number) in taken:
-                where = f"port {number} of frontend {text(frontend.get('name'))}"
-                raise TakenByAnother(f"{where} is another Service's: use another port, or address")
+        asked, known = sockets_of(self.request), {*self.taken.get(address_of(frontend), ())}
+        taken = [number for protocol, number in asked if (protocol, number) in known]
+        taken += led_by_others([properties], self.request.names, {key_of(frontend)}, asked)
+        if taken:
+            where = f"port {taken[0]} of frontend {text(frontend.get('name'))}"
+            raise TakenByAnother(f"{where} is another Service's: use another port, or address")
 
     def shared_frontend(self, balancer: Json, family: str) -> Json | None:
         """Another Service's frontend that has the address which this one asks for."""
@@ -288,15 +292,35 @@ def frontends_in(balancers: Iterable[Json], names: Names) -> list[Json]:
 
 def is_contested(balancers: Iterable[Json], names: Names) -> bool:
     """Whether another's rule has a port that the Service asks for, at a frontend that it has."""
+    balancers = list(balancers)
     keys = {key_of(item) for item in frontends_in(balancers, names)}
-    rules = (item for it in balancers for item in objects(properties_of(it).get(RULES)))
-    others = (properties_of(item) for item in rules if not names.is_own(text(item.get("name"))))
-    taken = {
-        (text(item.get("protocol")).upper(), str(item.get("frontendPort")))
-        for item in others
-        if key_of(item.get("frontendIPConfiguration")) in keys
+    asked = [(protocol, int(number)) for protocol, number in names.service.sockets]
+    return any(True for _ in led_by_others(map(properties_of, balancers), names, keys, asked))
+
+
+def led_by_others(
+    balancers: Iterable[Json], names: Names, keys: Collection[str], asked: Iterable[Socket]
+) -> Iterator[int]:
+    """Of the ports asked for one that each rule of others leads at frontends of these IDs, if any:
+    to a Service, or by translation of addresses to a machine. `balancers` are their properties.
+    """
+    sockets = [(protocol.upper(), number) for protocol, number in asked]
+    ports = {
+        kind: sorted(
+            number for protocol, number in sockets if ALL in (kind, protocol) or kind == protocol
+        )
+        for kind in ("TCP", "UDP", ALL)
     }
-    return "ALL" in dict(taken) or not taken.isdisjoint(names.service.sockets)
+    rules = (rule for it in balancers for kind in LEADING for rule in objects(it.get(kind)))
+    for rule in rules:
+        properties = properties_of(rule)
+        first = properties.get("frontendPortRangeStart") or properties.get("frontendPort")
+        is_there = key_of(properties.get("frontendIPConfiguration")) in keys
+        if not is_there or names.is_own(text(rule.get("name"))) or not isinstance(first, int):
+            continue
+        last = properties.get("frontendPortRangeEnd") or first or MOST_PORT
+        listed = ports.get(text(properties.get("protocol")).upper(), [])
+        yield from listed[bisect_left(listed, first) : bisect_right(listed, last)][:1]
 
 
 def address_of(frontend: Json) -> str:
