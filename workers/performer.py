@@ -88,7 +88,9 @@ class Performer:
         match write:
             case Patch(path, operations, merge, cannot_wait):
                 changed = [each for each in operations if each["op"] != "test"]
-                where = path, *(text(each["path"]) for each in changed)
+                paths = [text(each["path"]) for each in changed]
+                # Annotations that are written with a status make it no other field.
+                where = path, *([item for item in paths if item.startswith("/status/")] or paths)
                 async with self._reverts_counted(where, changed, cannot_wait):
                     if merge and (answer := await self._merged(path, merge, timeout)):
                         return answer
