@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+from ccm.background import start_task
 from ccm.bus.frames import Message
 from ccm.cloud.interface import (
     ChecksServices,
@@ -18,7 +19,7 @@ from ccm.cloud.interface import (
     SelectsNodesByLabel,
 )
 from ccm.decide.backoff import Backoff
-from ccm.errors import Refused, RetryAfter
+from ccm.errors import CloudError, KubernetesError, NotLeading, Refused, RetryAfter, Unreachable
 from ccm.kube.events import ObjectRef
 from ccm.model.objects import (
     NODE_IDENTITY_PATHS,
@@ -46,8 +47,12 @@ from workers.service.plan import (
     EnsureBalancer,
     PlannedStep,
     Refuse,
+    SetStatus,
     UpdateNodes,
+    VerifyPublished,
+    is_of_our_class,
     mass_deletion_reason,
+    patch_for,
     plan,
     wants_balancer,
 )
@@ -143,6 +148,7 @@ class ServiceController:
         self._slots = NamespaceSlots(concurrency(context.settings), context.queue.add)
         self._is_mass_deletion = False
         self._due = set[str]()  # keys of Services that are to be compared before their time
+        self._writing = set[asyncio.Task[None]]()
         self._ranges: dict[str, object] = {}  # of Services that are worked on: read once for each
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
@@ -154,6 +160,7 @@ class ServiceController:
         if kind == "Service":
             service = self._service(key)
             new_ports = self._node_ports.update(key, service)
+            self._give_up_at_work(key)
             if self._chooser:
                 has_one = service and service.type == "LoadBalancer"
                 labels = self._chooser.selector_labels(service) if service and has_one else ()
@@ -271,6 +278,10 @@ class ServiceController:
                     return Result(message, False, seconds)
                 case EnsureBalancer(is_check=True) if not self._checks.take(key):
                     return Result("waits for its turn to be compared", False)
+                case VerifyPublished(service) if not (
+                    self._state(key).may_keep_addresses(service) or self._slots.take(key, True)
+                ):
+                    await self._perform(key, SetStatus(service, []))
                 case action if isinstance(action, CloudCall) and not self._slots.take(
                     key, self._state(key).has_lost_node_ports
                 ):
@@ -291,6 +302,8 @@ class ServiceController:
             state = ServiceState()
         has_lost = self._node_ports.has_lost(key, state.node_ports)
         contested = self._addresses.contested(service, state.sockets) if service else ()
+        if service and service.ingress and _asks_for_more(service, state):
+            state = replace(state, is_overtaken=True)
         state = replace(state, planned=service, has_lost_node_ports=has_lost, contested=contested)
         if key in self._due:
             applied = state.last_applied and replace(state.last_applied, at=float("-inf"))
@@ -353,12 +366,32 @@ class ServiceController:
             self._retry_for_quota()
         return outcome
 
+    def _give_up_at_work(self, key: str) -> None:
+        """Take from the status of a Service at work what leads others' clients to it by now, as its
+        call may take minutes: what is planned after that may do so too late.
+        """
+        service, state, queue = self._service(key), self._state(key), self._context.queue
+        if not (service and service.ingress and (queue.is_in_flight(key) or key in queue.parked)):
+            return
+        contested = self._addresses.contested(service, state.sockets)
+        left = [entry for entry in service.ingress if entry.get("ip") not in contested]
+        if _asks_for_more(service, state):
+            left = []
+        if left != service.ingress and is_of_our_class(service, self._capabilities.classes):
+            self._writing.add(start_task(self._give_up(service, left), self._writing.discard))
+
+    async def _give_up(self, service: Service, left: list[Json]) -> None:
+        with suppress(KubernetesError, Unreachable, CloudError, NotLeading):
+            answer = await self._context.performer.perform(patch_for(SetStatus(service, left)))
+            self._context.store.wrote("Service", service.key, answer)
+
     def _enqueue_contested(self, key: str) -> None:
         """Those that asked for what this one serves now, at an address of both."""
         for other in self._addresses.sharing(key):
             state = self._state(other)
             if state.planned and self._addresses.contested(state.planned, state.sockets):
                 self._context.queue.add(other)
+                self._give_up_at_work(other)
 
     def _remember_refusal(self, service: Service, why: str) -> None:
         """What the plan refuses is shown like what the cloud does."""
@@ -415,6 +448,14 @@ class ServiceController:
 
     def _service(self, key: str) -> Service | None:
         return self._context.store.view(Service, key)
+
+
+def _asks_for_more(service: Service, state: ServiceState) -> bool:
+    """Whether it may lead to it what another has of a load balancer that it shares, since now."""
+    before = state.planned
+    return bool(
+        before and not state.may_keep_addresses(service) and service.sockets - before.sockets
+    )
 
 
 def _names(backends: Backends) -> str:

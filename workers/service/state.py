@@ -76,7 +76,7 @@ class ServiceState:
     )
     is_unsettled: bool = True  # its status may have an address that its balancer gave up
     read_at: float = float("-inf")  # whose the addresses of its status are, by itself
-    is_overtaken: bool = False  # by another, which has an address of its status now
+    is_overtaken: bool = False  # another has an address of its status now, or may have a port there
     written_at: float | None = None  # its balancer; a list of the cloud may be from before
     is_missed: bool = False  # its balancer was looked for in vain: one answer may lack it
     is_doubted: bool = False  # one answer gives what it has to another, and may be wrong
@@ -85,12 +85,13 @@ class ServiceState:
     has_lost_node_ports: bool = False  # and another Service has one of them now
     is_backend_update_due: bool = False  # may update its backends once, debounced or not
     sockets: frozenset[Socket] = frozenset()  # that its balancer served when the cloud last agreed
+    free: frozenset[Socket] = frozenset()  # what it asked for after a restart, and no other had
     is_shared: bool = False  # its balancer is someone else's, who may serve all other sockets
     contested: Collection[str] = ()  # addresses where another serves a socket that it asks for
 
     def may_keep_addresses(self, service: Service) -> bool:
         """Whether nodes lead no clients of another to it, while what it asks for is not had."""
-        return not self.is_shared or service.sockets <= self.sockets
+        return not self.is_shared or service.sockets <= self.sockets | self.free
 
     @property
     def own_annotations(self) -> Mapping[str, str]:
@@ -134,6 +135,7 @@ def ensured(
         last_applied=applied,
         node_ports=node_ports_of(service) if balancer else state.node_ports,
         sockets=service.sockets if balancer else frozenset(),
+        free=frozenset(),
         is_shared=made.is_shared,
         refusal=None,
         warnings=made.warnings[:MAX_WARNINGS],
@@ -146,8 +148,8 @@ def shown(state: ServiceState, service: Service, found: Balancer | None) -> Serv
     """What is known once the cloud shows a balancer, where nothing else is: after a restart."""
     if not found or not found.is_shared or state.is_shared:
         return state
-    sockets = frozenset[Socket]() if found.is_contested else service.sockets
-    return replace(state, is_shared=True, sockets=sockets)
+    free = frozenset[Socket]() if found.is_contested else service.sockets
+    return replace(state, is_shared=True, free=free)
 
 
 def deleted(state: ServiceState) -> ServiceState:
@@ -158,6 +160,7 @@ def deleted(state: ServiceState) -> ServiceState:
         last_applied=None,
         node_ports=frozenset(),
         sockets=frozenset(),
+        free=frozenset(),
         is_shared=False,
         refusal=state.refusal if state.has_lost_node_ports or is_taken else None,
         written_at=None,

@@ -125,9 +125,10 @@ class ServiceSteps:
                     return Result(left_alone(service))
                 cell.state = replace(cell.state, owner=service)
             case VerifyPublished(service):
+                is_open = cell.state.is_unsettled and not cell.state.may_keep_addresses(service)
                 with suppress(Refused):  # a provider that goes by what the Service asks for
-                    await self._verify(cell, service)
-                cell.state = replace(cell.state, read_at=time.monotonic(), is_unsettled=False)
+                    await self._verify(cell, service, may_ask=True)
+                cell.state = replace(cell.state, read_at=time.monotonic(), is_unsettled=is_open)
             case Forget():
                 cell.state = ServiceState(planned=cell.state.planned)
             case _:
@@ -367,7 +368,7 @@ class ServiceSteps:
             if (applied := cell.state.last_applied) and applied.ingress is not None:
                 cell.state = replace(cell.state, last_applied=replace(applied, ingress=left))
             await self._write(cell, SetStatus(service, left))
-        state = replace(cell.state, is_shared=seen.is_shared, sockets=seen.sockets)
+        state = replace(cell.state, is_shared=seen.is_shared, free=seen.free)
         cell.state = replace(state, is_unsettled=False)
 
     @contextmanager

@@ -20,13 +20,13 @@ from ccm.errors import (
     Unanswered,
 )
 from ccm.model.cloud import Balancer, Ingress
-from ccm.model.objects import Node
+from ccm.model.objects import Json, Node
 from ccm.model.service import Feature, Service
 from tests.support.cluster import MOST_ANNOTATED
-from tests.support.context import TIMINGS
+from tests.support.context import SETTINGS, TIMINGS
 from tests.support.nodes import Tweak
 from tests.support.waiting import until
-from workers.performer import WRITE_PAUSE, WRITES
+from workers.performer import REVERTS, WRITE_PAUSE, WRITES
 
 from .cloud import Balancers, Record
 from .objects import KEY, annotated, being_deleted, node, port, service, spec, typed
@@ -145,17 +145,174 @@ async def test_who_shares_a_load_balancer_and_waits_keeps_no_address_with_a_port
         assert w.service().ingress == ([] if is_contested else before)
 
 
-async def test_who_asks_for_more_and_less_for_ever_keeps_no_address_meanwhile() -> None:
-    """Writes of what changes again and again wait, but not those that take addresses away."""
-    async with running_with(N1) as w:
+class Slow(Balancers):
+    """Takes many changes, one after another."""
+
+    is_slow = False
+
+    async def ensure(self, service: Service, backends: Sequence[Node]) -> Balancer:
+        if self.is_slow:
+            self._write()
+            raise RetryAfter("it is at work", 2.0)
+        return await super().ensure(service, backends)
+
+
+def without_annotations(raw: Json) -> None:
+    raw["metadata"].pop("annotations", None)
+
+
+@asynccontextmanager
+async def sharing() -> AsyncIterator[World]:
+    """A Service on a load balancer that is not its own, where the other ports are taken."""
+    async with running_with(N1, balancers=Slow()) as w:
         w.balancers.is_shared = True
+        await w.put(service())
+        assert w.service().ingress
+        w.balancers.is_contested = True
+        yield w
+
+
+async def test_who_changes_for_long_keeps_no_address_with_a_port_of_another() -> None:
+    """As by a move to another load balancer, which has the port free."""
+    async with sharing() as w:
+        w.balancers.is_slow = True  # type: ignore[attr-defined]
+        await w.change(spec(ports=[port(6443)]))
+        assert not w.service().ingress
+
+
+async def test_who_is_refused_the_port_of_another_once_keeps_no_address_until_the_next_try() -> (
+    None
+):
+    """They may ask for less before that, and for more after it."""
+    async with sharing() as w:
+        w.balancers.failures["ensure"] = [TakenByAnother("port 6443 is another's")]
+        await w.change(spec(ports=[port(6443)]))
+        assert not w.service().ingress
+
+
+async def test_who_takes_the_finalizer_away_keeps_no_address_with_a_port_of_another() -> None:
+    """All the time: it is written again minutes later, and nothing is asked of the cloud before."""
+    async with sharing() as w:
+        for _ in range(REVERTS + 1):
+            await w.change(lambda raw: raw["metadata"].pop("finalizers", None))
+        assert not w.service().has_finalizer, "its write waits"
+        assert w.service().ingress
+        await w.change(spec(ports=[port(6443)]))
+        assert not w.service().ingress
+
+
+async def test_who_is_deleted_for_long_keeps_no_address_with_a_port_of_another() -> None:
+    """A Service may be changed until its finalizers are gone."""
+    async with sharing() as w:
+        w.balancers.failures["delete"] = [RetryAfter("it is at work", 2.0)] * 99
+        await w.change(being_deleted)
+        assert w.service().ingress
+        await w.change(spec(ports=[port(6443)]))
+        assert not w.service().ingress
+
+
+async def test_who_waits_for_its_namespace_keeps_no_address_with_a_port_of_another() -> None:
+    """Their calls may take minutes, and it is one of them who asks what the ports are."""
+    async with sharing() as w:
+        busy = [
+            service(name=f"busy-{number}") for number in range(SETTINGS.concurrent_service_syncs)
+        ]
+        w.balancers.holds |= {item.name: asyncio.Event() for item in busy}
+        w.cluster.put(*busy)
+        await until(lambda: len(w.balancers.named("ensure")) > len(busy) / 2, "they are called")
+        w.cluster.put(w.changed(spec(ports=[port(6443)])))
+        await until(lambda: not w.service().ingress, "it keeps no address")
+
+
+async def at_work(w: World, key: str, *tweaks: Tweak) -> asyncio.Event:
+    """Change a Service, and have its call go on until this is set."""
+    held = w.balancers.holds[w.service(key).name] = asyncio.Event()
+    calls = len(w.balancers.calls)
+    w.cluster.put(w.changed(*tweaks, key=key))
+    await until(lambda: len(w.balancers.calls) > calls, "it is called")
+    return held
+
+
+async def test_who_is_at_work_keeps_no_address_with_a_port_of_another() -> None:
+    """A call may take minutes, and the Service may be changed meanwhile."""
+    async with sharing() as w:
+        held = await at_work(w, KEY, annotated({"x": "y"}))
+        w.cluster.put(w.changed(spec(ports=[port(6443)])))
+        await until(lambda: not w.service().ingress, "it keeps no address")
+        held.set()
+        await w.rest()
+        await w.change(spec(ports=[port(80)]))
+        assert w.service().ingress
+
+
+@pytest.mark.parametrize("asks_first", [True, False])
+async def test_who_is_at_work_keeps_no_address_with_a_port_of_another_service(
+    asks_first: bool,
+) -> None:
+    """Whichever of the two asks for it first: it is whose load balancer serves it."""
+    async with running_with(service(), N1) as w:
+        hostile, records = service(spec(ports=[port(81)]), name="hostile"), w.balancers.records
+        (ingress,) = w.service().ingress
+        records[w.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
+        await w.put(hostile)
+        asks = spec(ports=[port(81), port(443)])
+        if asks_first:
+            held = await at_work(w, HOSTILE, asks)
+            await asyncio.sleep(1.0)
+            assert w.service(HOSTILE).ingress == [ingress]
+        w.cluster.put(w.changed(spec(ports=[port(80), port(443, nodePort=31000)])))
+        if not asks_first:
+            await w.rest()
+            held = await at_work(w, HOSTILE, annotated({"x": "y"}))
+            w.cluster.put(w.changed(asks, key=HOSTILE))
+        await until(lambda: not w.service(HOSTILE).ingress, "it keeps no address")
+        w.balancers.failures["ensure"] = [TakenByAnother("port 443 is another's")] * 2
+        held.set()
+        await w.rest()
+        await w.later()
+        assert not w.service(HOSTILE).ingress
+        assert w.service().ingress == [ingress]
+
+
+async def test_a_port_that_was_free_after_a_restart_is_not_taken_from_who_gets_it() -> None:
+    """Refused since, the other keeps no address with it, and who gets it keeps theirs."""
+    async with running_with(service(), N1) as before:
+        (ingress,) = before.service().ingress
+        hostile, records = service(spec(ports=[port(81)]), name="hostile"), before.balancers.records
+        records[before.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
+        before.balancers.is_shared = True
+        await before.put(hostile)
+    w = before.restarted()
+    asked = spec(ports=[port(81), port(443)])
+    w.cluster.put(w.changed(asked, INVALID_RANGES, key=HOSTILE))
+    async with running(w):
+        await w.later()
+        assert w.service(HOSTILE).ingress == [ingress], "its ports are no other's there"
+        w.balancers.is_shared = False
+        w.cluster.patches.clear()
+        await w.change(spec(ports=[port(80), port(443, nodePort=31000)]))
+        assert not w.service(HOSTILE).ingress
+        assert w.service().ingress == [ingress]
+        assert len(w.cluster.patches) == 1
+
+
+@pytest.mark.parametrize("annotations", [{}, {"example.com/address": "192.0.2.1"}])
+async def test_who_asks_for_more_and_less_for_ever_keeps_no_address_meanwhile(
+    annotations: dict[str, str],
+) -> None:
+    """Writes of what changes again and again wait, but not those that take addresses away.
+
+    What the tenant takes away, and is written with the status, makes it no other write.
+    """
+    async with running_with(N1) as w:
+        w.balancers.is_shared, w.balancers.annotations = True, annotations
         await w.put(service())
         for _ in range(WRITES):
             w.balancers.refused = "port 6443 is another's"
             await w.change(spec(ports=[port(6443)]))
             assert not w.service().ingress
             w.balancers.refused = ""
-            await w.change(spec(ports=[port(80)]))
+            await w.change(spec(ports=[port(80)]), without_annotations)
             await w.later()
             await asyncio.sleep(0 if w.service().ingress else WRITE_PAUSE)
             await w.later()
