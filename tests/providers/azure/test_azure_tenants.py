@@ -641,6 +641,24 @@ async def test_no_one_gets_the_port_that_another_has_without_a_rule(
     await cloud.ensure(attacker, node)
 
 
+@pytest.mark.parametrize("has_rule", [True, False])
+@pytest.mark.parametrize("place", [{}, INTERNAL], ids=["public", "internal"])
+async def test_no_one_gets_the_port_of_who_shares_an_address_without_a_rule(
+    lab: Lab, cloud: Started, node: Node, place: dict[str, str], has_rule: bool
+) -> None:
+    """Nothing in the load balancer shows that it uses the frontend."""
+    ip = (await cloud.ensure(web("owner", place), node)).ingress[0].ip
+    no_rule = {**place, "service.beta.kubernetes.io/port_443_no_lb_rule": "true"}
+    victim = web("victim", no_rule, **OTHER_PORT, loadBalancerIP=ip)
+    await cloud.ensure(victim, node)
+    ports = [port(443, node_port=30444)]
+    attacker = web("attacker", place if has_rule else no_rule, ports=ports, loadBalancerIP=ip)
+    with pytest.raises(TakenByAnother, match="port 443 of frontend"):
+        await cloud.ensure(attacker, node)
+    await delete(cloud, victim)
+    await cloud.ensure(attacker, node)
+
+
 @pytest.mark.parametrize("annotations", [{}, OFF])
 async def test_who_gives_up_its_backends_takes_none_from_others(
     lab: Lab, cloud: Started, node: Node, annotations: dict[str, str]

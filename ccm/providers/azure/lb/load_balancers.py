@@ -203,15 +203,15 @@ class AzureLoadBalancers:
         planned = await self._plan(request, public, place, balancers.get(place))
         now = await self._resources.write(planned, place, balancers)
         balancer, having = now[place], plan.frontends_in(now.values(), names)
-        held = map(address_of, own_frontends(balancer, names))
-        own.sockets = dict.fromkeys(held, plan.sockets_of(request))
+        asked = [planned.shared_frontend(balancer, family) for family in request.families]
+        held = [*own_frontends(balancer, names), *filter(None, asked)]
+        own.sockets = dict.fromkeys(map(address_of, held), plan.sockets_of(request))
         is_changed = now is not balancers
         wanted, reasons = await self._pools.join(names, now, read, is_changed=is_changed)
         request.warnings.extend(self._pools.warnings(wanted, read))
         addresses = [
             _address_of(planned, balancer, item, public.get(item)) for item in request.families
         ]
-        asked = (planned.shared_frontend(balancer, family) for family in request.families)
         having += filter(None, asked)  # no rule of its own may show that it has them
         frontends = [*before, *having]
         listed = await self._addresses.complete(frontends, [*listed, *public.values()])
