@@ -1,0 +1,73 @@
+"""The keys of one namespace whose turns are long rest, and no others do."""
+
+import asyncio
+import time
+
+import pytest
+
+from workers.processor_shares import LONG, SAVED, SHARE, ProcessorShares
+
+pytestmark = pytest.mark.virtual_time
+
+
+@pytest.fixture
+def shares() -> ProcessorShares:
+    return ProcessorShares()
+
+
+def compute(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+async def steps(count: int, seconds: float) -> None:
+    for _ in range(count):
+        compute(seconds)
+        await asyncio.sleep(0)
+
+
+async def test_long_turns_of_a_namespace_have_it_rest_and_no_other(
+    shares: ProcessorShares,
+) -> None:
+    await shares.measure("hostile/web", steps(10, 2 * LONG))
+    assert shares.seconds_to_rest("hostile/other") > 20 * LONG / SHARE - SAVED
+    assert shares.seconds_to_rest("honest/web") <= 0
+    await asyncio.sleep(shares.seconds_to_rest("hostile/other"))
+    assert shares.seconds_to_rest("hostile/other") <= 0
+
+
+async def test_short_turns_are_free_however_many_there_are(shares: ProcessorShares) -> None:
+    for _ in range(20):
+        await shares.measure("honest/web", steps(100, LONG / 50))
+    assert shares.seconds_to_rest("honest/web") <= 0
+
+
+async def test_keys_of_no_namespace_share_nothing(shares: ProcessorShares) -> None:
+    await shares.measure("node-1", steps(10, 2 * LONG))
+    assert shares.seconds_to_rest("node-2") <= 0
+
+
+async def test_the_work_goes_on_as_it_would_alone(shares: ProcessorShares) -> None:
+    async def fails() -> None:
+        await asyncio.sleep(1)
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        await shares.measure("a/web", fails())
+    ended = list[str]()
+
+    async def waits() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+            ended.append("in order")
+            raise
+
+    task = asyncio.create_task(shares.measure("a/web", waits()))
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["in order"]
