@@ -8,6 +8,7 @@ from typing import Any
 from workers.queue import NAMESPACES_KEPT, namespace_of
 
 LONG = 0.01  # seconds of the processor in one turn of the loop, which others feel
+FOR_A_NODE = 5e-6  # seconds more for each Node: all Services have these behind them
 SHARE = 0.125  # of the time, for the long turns of one namespace
 SAVED = 1.0  # seconds of rest that a quiet time makes up for
 
@@ -19,7 +20,8 @@ class ProcessorShares:
     than `LONG` are free, however many there are. Keys of no namespace share nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, node_count: Callable[[], int]) -> None:
+        self._node_count = node_count
         self._rests_until: dict[str, float] = {}
 
     def seconds_to_rest(self, key: str) -> float:
@@ -32,7 +34,7 @@ class ProcessorShares:
         await (_Measured(work, partial(self._count, namespace)) if namespace else work)
 
     def _count(self, namespace: str, seconds: float) -> None:
-        if seconds < LONG:
+        if seconds < LONG + FOR_A_NODE * self._node_count():
             return
         now = time.monotonic()
         if len(self._rests_until) > NAMESPACES_KEPT:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 from ccm import metrics
@@ -93,7 +94,8 @@ class Runner:
         )
         self._context, self._controller = context, controller
         self._executor, self._queue = context.executor, context.queue
-        self._shares, self._log = ProcessorShares(), ReconcileLog()
+        self._shares = ProcessorShares(partial(context.store.count, "Node"))
+        self._log = ReconcileLog()
         self._unacked: deque[tuple[Ack, tuple[str, ...]]] = deque()  # and the keys moved away
         self._reconciling: set[asyncio.Task[None]] = set()
         self._loop_lag = 0.0

@@ -5,14 +5,14 @@ import time
 
 import pytest
 
-from workers.processor_shares import LONG, SAVED, SHARE, ProcessorShares
+from workers.processor_shares import FOR_A_NODE, LONG, SAVED, SHARE, ProcessorShares
 
 pytestmark = pytest.mark.virtual_time
 
 
 @pytest.fixture
 def shares() -> ProcessorShares:
-    return ProcessorShares()
+    return ProcessorShares(lambda: 0)
 
 
 def compute(seconds: float) -> None:
@@ -40,6 +40,12 @@ async def test_long_turns_of_a_namespace_have_it_rest_and_no_other(
 async def test_short_turns_are_free_however_many_there_are(shares: ProcessorShares) -> None:
     for _ in range(20):
         await shares.measure("honest/web", steps(100, LONG / 50))
+    assert shares.seconds_to_rest("honest/web") <= 0
+
+
+async def test_turns_that_many_nodes_make_long_are_free() -> None:
+    shares = ProcessorShares(lambda: int(LONG / FOR_A_NODE) * 2)
+    await shares.measure("honest/web", steps(10, 1.2 * LONG))
     assert shares.seconds_to_rest("honest/web") <= 0
 
 
