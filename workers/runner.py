@@ -44,7 +44,7 @@ from ccm.model.objects import Json
 from ccm.model.status import WorkerReport
 from ccm.processes import open_files, open_files_limit, resident_bytes, thread_count
 from workers.controller import Controller, ControllerContext, Result
-from workers.processor_shares import ProcessorShares
+from workers.executor import ProcessorShares
 from workers.queue import ReconcileLog
 from workers.store import Gap
 

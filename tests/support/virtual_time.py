@@ -1,8 +1,9 @@
 """Time that only tests move: for what waits by the clock and talks to nobody outside its process.
 
 A test with the marker `virtual_time` waits for no clock: where its loop would wait for a timer, the
-time is moved to it. So its seconds are exact, however slow the machine is. What works in a thread
-takes no time; sockets and processes do not belong here, as nothing waits for them.
+time is moved to it. So its seconds are exact, however slow the machine is. What computes, or works
+in a thread, takes no time but what `VirtualLoop.compute` says; sockets and processes do not belong
+here, as nothing waits for them.
 """
 
 import asyncio
@@ -45,6 +46,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._no_waiting = _NoWaiting()
         super().__init__(self._no_waiting)
+        self._computed = 0.0
 
     def time(self) -> float:
         return self._no_waiting.now
@@ -54,9 +56,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._no_waiting.now += 1e-9
         return self._no_waiting.now
 
+    def compute(self, seconds: float) -> None:
+        """Let the processor work for so long."""
+        self._computed += seconds
+        self._no_waiting.now += seconds
+
     def run_forever(self) -> None:
         at_rest = patch.object(deadlines, "slowness", lambda: 1.0)  # the load costs no time here
-        with patch.object(time, "monotonic", self._monotonic), at_rest:
+        processor = patch.object(time, "thread_time", lambda: self._computed)
+        with patch.object(time, "monotonic", self._monotonic), processor, at_rest:
             super().run_forever()
 
     def run_in_executor(
