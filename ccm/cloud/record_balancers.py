@@ -6,7 +6,7 @@ Not for clouds whose load balancer is a tree of parts, such as listeners and poo
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +15,7 @@ from typing import Generic, TypeVar, final
 from ccm.cloud.gate import invoke, verify_missing
 from ccm.cloud.interface import Instances
 from ccm.cloud.lookup import verify_count
+from ccm.cloud.newest import Newest
 from ccm.cloud.shared_read import SharedLock, SharedRead
 from ccm.decide.deletion import PLAUSIBLE_LOSS
 from ccm.errors import (
@@ -74,6 +75,8 @@ class PresentNodes:
         self._instances = instances
         self._absent = dict[str, tuple[float, float]]()
         """By provider IDs without a machine: since when, and until when it is left out."""
+        self._known = Newest[int, None]()
+        """Hashes of those that are there or cannot be asked about: kubelets may write long ones."""
         self._turn, self._asking = SharedLock(), SharedLock()
         self._ended_at = float("-inf")
 
@@ -156,40 +159,50 @@ class PresentNodes:
             raise refused.refusal from None
 
     async def _ask_again(self, nodes: Sequence[Node]) -> None:
-        """Whether those left out are back, by the cloud's answer: each write that is refused makes
-        others wait.
+        """Whether those left out are back, by the cloud's answer, and new ones there while some are
+        left out: each write that is refused makes others wait, and a kubelet may name others again.
         """
         async with self._asking.held():
-            due = [node for node in self._present(nodes) if node.provider_id in self._absent]
+            due = [node for node in self._present(nodes) if self._is_due(node)]
             try:
-                self._note(due, await self._lost(due))
+                self._note(due, await self._lost(due, len(nodes)))
             except CloudError:  # so that they are looked for as long as it fails
                 now = time.monotonic()
+                self._remember(due)
                 for key in {item.provider_id for item in due} & self._absent.keys():
                     since = max(self._absent[key][0], now - ABSENT_AWAITED / 2)
                     self._absent[key] = since, now + ABSENT_TRUSTED
+
+    def _is_due(self, node: Node) -> bool:
+        key = node.provider_id
+        return key in self._absent or bool(self._absent and key and hash(key) not in self._known)
+
+    def _remember(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            self._known[hash(node.provider_id)] = None
 
     def _present(self, nodes: Sequence[Node]) -> Sequence[Node]:
         now = time.monotonic()
         return [node for node in nodes if self._absent.get(node.provider_id, (0.0, 0.0))[1] < now]
 
     async def _has_absent(self, nodes: Sequence[Node]) -> bool:
-        """Whether some of these nodes have no machine any more, by what the cloud says now.
-
-        It raises where it calls most of them gone and their kubelets are alive: all would leave all
-        load balancers by one wrong answer. A few kubelets may name machines that never were.
-        """
+        """Whether some of these nodes have no machine any more, by what the cloud says now."""
         asked = [node for node in self._present(nodes) if node.provider_id]
-        lost = await self._lost(asked)
-        if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, len(asked) / 2):
-            raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
+        lost = await self._lost(asked, len(asked))
         self._ended_at = time.monotonic() if lost else self._ended_at
         self._note(asked, lost)
         return len(self._present(nodes)) < len(nodes)
 
-    async def _lost(self, nodes: Sequence[Node]) -> Sequence[Node]:
+    async def _lost(self, nodes: Sequence[Node], total: int) -> Sequence[Node]:
+        """Those without a machine. It raises where these are most of `total` and their kubelets are
+        alive: all would leave all load balancers by one wrong answer. A few kubelets may name
+        machines that never were.
+        """
         answers = await invoke(self._instances.describe, nodes) if nodes else {}
-        return [node for node in nodes if _is_absent(answers.get(node.name))]
+        lost = [node for node in nodes if _is_absent(answers.get(node.name))]
+        if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, total / 2):
+            raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
+        return lost
 
     def _note(self, asked: Sequence[Node], lost: Sequence[Node]) -> None:
         """Leave out the `lost` ones of `asked`; forget those that no one asks about any more."""
@@ -197,8 +210,11 @@ class PresentNodes:
         old = now - ABSENT_AWAITED
         left = {key: it for key, it in self._absent.items() if it[1] > old}
         since = {item.provider_id: left.pop(item.provider_id, (now, now))[0] for item in asked}
-        ids = (item.provider_id for item in lost)
+        ids = {item.provider_id for item in lost}
         self._absent = left | {key: (since[key], now + ABSENT_TRUSTED) for key in ids}
+        self._remember(item for item in asked if item.provider_id not in ids)
+        for key in ids:
+            self._known.pop(hash(key), None)
 
 
 def _is_absent(answer: Answer | None) -> bool:

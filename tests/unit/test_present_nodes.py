@@ -133,6 +133,37 @@ async def test_a_machine_that_never_was_has_few_writes_refused() -> None:
 
 
 @pytest.mark.virtual_time
+async def test_machines_that_never_were_hold_up_no_one_by_a_new_name_each_time() -> None:
+    """A kubelet registers again with another made-up ID: each had all Services work one by one."""
+
+    class Made(Machines):
+        async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+            self.ended = {item.name for item in nodes if item.name != "there"}
+            return await super().describe(nodes)
+
+    machines: Any = Made()
+    present, refused, took = PresentNodes(machines), list[int](), list[float]()
+
+    async def refuse() -> None:
+        refused.append(1)
+        raise Refused("an instance of the list is not there")
+
+    async def perform(sent: Sequence[Node]) -> None:
+        await asyncio.sleep(1.0)
+        if len(sent) > 1:
+            await present.write(refuse())
+
+    for at in range(40):
+        nodes = [NODES[0], node(f"made-{at}", f"cloud://made-{at % 20}")]
+        began = time.monotonic()
+        await asyncio.gather(*(present.perform(perform, nodes) for _ in range(8)))
+        took.append(time.monotonic() - began)
+        await asyncio.sleep(ABSENT_TRUSTED)
+    assert len(refused) <= 8
+    assert max(took[1:]) < 2 * min(took)
+
+
+@pytest.mark.virtual_time
 async def test_a_machine_that_never_was_is_looked_for_once_while_none_is_read() -> None:
     """All Services wait for who asks: as many reads that fail would be one after another."""
     asked = list[float]()
