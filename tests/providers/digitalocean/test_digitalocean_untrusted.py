@@ -190,6 +190,27 @@ async def test_what_one_list_lacks_of_a_load_balancer_is_not_taken_from_it(
     assert only(do) == {**before, "droplet_ids": droplets, "name": "shop"}
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+@pytest.mark.parametrize("part", ["type", "firewall"])
+async def test_a_new_process_takes_nothing_that_one_list_lacks_from_a_load_balancer(
+    do: DigitalOcean, cloud: Started, worker: Json, part: str, is_new: bool
+) -> None:
+    """A Service that is refused is given its Nodes alone: everybody came in, for as long."""
+    asked, other = web(loadBalancerSourceRanges=["192.0.2.0/24"]), do.add_droplet("other")
+    await cloud.ensure(asked, host(worker))
+    before, started = only(do), await Started(config_of(do)).start() if is_new else cloud
+
+    def lose(answer: Any) -> Any:
+        for record in answer[0].get("load_balancers", ()):
+            del record[part]
+        return answer
+
+    started.gate.spoil = lose
+    assert started.load_balancers
+    await invoke(started.load_balancers.update_nodes, asked, (host(worker), host(other)))
+    assert only(do) == {**before, "droplet_ids": [worker["id"], other["id"]]}
+
+
 async def test_an_old_list_takes_back_no_source_ranges(
     do: DigitalOcean, cloud: Started, worker: Json
 ) -> None:

@@ -226,7 +226,8 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
     async def update(self, record: Json, changes: Json) -> Json:
         """It is written whole: what is old, or lacks a part, is read by itself before."""
         path, balancer_id = _path_of(record), text(record.get("id"))
-        if plan.lacks(record, self._compared.get(balancer_id, {})):
+        settings = self._compared.get(balancer_id)
+        if settings is None or plan.lacks(record, settings):
             record = await self._look(balancer_id) or record
         body = plan.update(record, changes)
         return await self._send("UpdateLoadBalancer", "PUT", path, body, "id", balancer_id)

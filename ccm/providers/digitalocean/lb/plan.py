@@ -206,7 +206,7 @@ def completed(current: Json, desired: Json) -> Json:
 
 def lacks(record: Json, settings: Json) -> bool:
     """Whether a record is not what it was to be with these settings, or has no part of its own."""
-    has_all = all(map(record.get, ("health_check", "droplet_ids")))
+    has_all = all(map(record.get, ("type", "health_check", "droplet_ids")))
     return not has_all or bool(differences(settings, completed(record, settings)))
 
 
