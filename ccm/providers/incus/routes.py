@@ -107,10 +107,11 @@ class IncusRoutes:
         self._named = {uuid: node.name for uuid, node in by_uuid.items() if _is_named(node)}
         unsure = filter(_is_named, (node for node in wanted if found[node.name] is None))
         twins = {it.uuid: node for node in unsure for it in candidates_of(node, listed)}
+        owners = twins | by_uuid
         return [
             route
             async for instance in in_turns(listed)
-            for route in self._routes_of(instance, (twins | by_uuid).get(instance.uuid))
+            for route in self._routes_of(instance, owners.get(instance.uuid))
         ]
 
     async def create(self, node: Node, cidr: str) -> None:
