@@ -3,7 +3,6 @@
 No controller of ours may read them: an administrator does, by `check` and `kubectl ccm explain`.
 """
 
-import binascii
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -48,22 +47,19 @@ def waiting_requests(listed: Iterable[Json]) -> Iterator[ServingRequest]:
     """Those of kubelets that wait."""
     from cryptography import x509
 
+    from ccm.supervisor.https.client_ca import value_errors
+
     for item in map(KubernetesObject, listed):
         user = text(item.spec.get("username"))
         is_decided = item.status.get("conditions") or item.status.get("certificate")
         if item.spec.get("signerName") != SIGNER or not user.startswith(ACCOUNT) or is_decided:
             continue
         try:
-            pem = b64decode(text(item.spec.get("request")), validate=True)
-            extensions = x509.load_pem_x509_csr(pem).extensions
-            names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        except (
-            ValueError,
-            binascii.Error,
-            x509.DuplicateExtension,
-            x509.ExtensionNotFound,
-            x509.UnsupportedGeneralNameType,
-        ):
+            with value_errors():
+                pem = b64decode(text(item.spec.get("request")), validate=True)
+                extensions = x509.load_pem_x509_csr(pem).extensions
+                names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except ValueError:
             continue  # a signer takes it no more than we do
         addresses = frozenset(map(str, names.get_values_for_type(x509.IPAddress)))
         yield ServingRequest(item.name, user.removeprefix(ACCOUNT), addresses)

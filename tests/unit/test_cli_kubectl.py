@@ -136,18 +136,25 @@ def test_an_explained_node_has_the_certificates_that_its_kubelet_waits_for(
     ]
 
 
-def odd(raw: Any) -> object:
-    """The same for a name of another kind than any library reads, which an API server takes."""
+KIND_OF_NAME = b"\x87\x04\x05\0\x05\0", b"\xa5\x04\x05\0\x05\0"
+VERSION = b"\x02\x01\x00", b"\x02\x01\x05"
+
+
+def odd(raw: Any, bytes_before: bytes, bytes_after: bytes) -> object:
+    """The same with what no library reads, and an API server takes."""
     lines = b64decode(raw["spec"]["request"]).splitlines()
-    der = b64decode(b"".join(lines[1:-1])).replace(b"\x87\x04\x05\0\x05\0", b"\xa5\x04\x05\0\x05\0")
+    der = b64decode(b"".join(lines[1:-1])).replace(bytes_before, bytes_after, 1)
     pem = b"\n".join((lines[0], b64encode(der), lines[-1]))
     spec = raw["spec"] | {"request": b64encode(pem).decode()}
     return raw | {"spec": spec}
 
 
-def test_what_one_kubelet_asks_for_hides_no_request_of_another(kubectl: Path) -> None:
+@pytest.mark.parametrize("change", [KIND_OF_NAME, VERSION])
+def test_what_one_kubelet_asks_for_hides_no_request_of_another(
+    change: tuple[bytes, bytes], kubectl: Path
+) -> None:
     many = request("csr-many", *(f"10.{n // 250}.{n % 250}.1" for n in range(5000)))
-    listed = [odd(request("csr-odd", "5.0.5.0")), many, request("csr-now", "10.0.0.2")]
+    listed = [odd(request("csr-odd", "5.0.5.0"), *change), many, request("csr-now", "10.0.0.2")]
     node = {"metadata": {"name": "vm-1"}, "status": {"addresses": []}}
     for name, body in {"requests": {"items": listed}, "node": node}.items():
         (kubectl / name).write_text(json.dumps(body))
