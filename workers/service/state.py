@@ -94,6 +94,11 @@ class ServiceState:
         return not self.is_shared or service.sockets <= self.sockets | self.free
 
     @property
+    def is_unread(self) -> bool:
+        """Whether nothing is known of whose its balancer is, and who serves what there."""
+        return not self.sockets and self.read_at == float("-inf")
+
+    @property
     def own_annotations(self) -> Mapping[str, str]:
         """What its provider has written to the Service, which asks for nothing."""
         return self.last_applied.annotations if self.last_applied else {}

@@ -187,7 +187,9 @@ class ServiceSteps:
             kinds = isinstance(error, NoRoom), isinstance(error, TakenByAnother)
             if kinds[1] and service.ingress and not before.is_doubted:
                 cell.state = replace(cell.state, is_doubted=True)
-                raise RetryAfter(str(error), STALE_LIST_RETRY) from error
+                wait = RetryAfter(str(error), STALE_LIST_RETRY)
+                await self._after_failure(cell, service, wait, has_written=bool(calls))
+                raise wait from error
             refusal = Refusal(asked, backends, time.monotonic(), str(error), *kinds)
             cell.state = replace(cell.state, refusal=refusal, is_doubted=False)
             return
@@ -321,13 +323,15 @@ class ServiceSteps:
         if not isinstance(error, RetryAfter):
             cell.state = replace(cell.state, has_failed=True)
             await self._withdraw(cell, service)
-        elif not has_written:
+            return
+        if not has_written:
             await self._withdraw(cell, service, has_status=False)
-            has_restarted = cell.state.is_unsettled and cell.state.written_at is None
-            is_unread = has_restarted and not isinstance(error, NotShown)
-            if service.ingress and (is_unread or not cell.state.may_keep_addresses(service)):
-                with suppress(CloudError):
-                    await self._verify(cell, service, may_ask=True)
+        is_unread = cell.state.is_unread and not (has_written or isinstance(error, NotShown))
+        if service.ingress and (is_unread or not cell.state.may_keep_addresses(service)):
+            with suppress(CloudError):
+                await self._verify(cell, service, may_ask=True)
+            is_unsettled = cell.state.is_unsettled or has_written
+            cell.state = replace(cell.state, is_unsettled=is_unsettled)
 
     async def _withdraw(self, cell: StateCell, service: Service, has_status: bool = True) -> None:
         """Take the backends from what cannot be changed or deleted, and leads to another Service;
@@ -369,7 +373,7 @@ class ServiceSteps:
                 cell.state = replace(cell.state, last_applied=replace(applied, ingress=left))
             await self._write(cell, SetStatus(service, left))
         state = replace(cell.state, is_shared=seen.is_shared, free=seen.free)
-        cell.state = replace(state, is_unsettled=False)
+        cell.state = replace(state, is_unsettled=False, read_at=time.monotonic())
 
     @contextmanager
     def _noted(self, cell: StateCell) -> Iterator[list[str]]:

@@ -190,6 +190,21 @@ async def test_who_is_refused_the_port_of_another_once_keeps_no_address_until_th
         assert not w.service().ingress
 
 
+async def test_who_is_refused_the_port_of_another_once_since_a_restart_keeps_no_address() -> None:
+    """The first change since then wrote, and has not told whose the load balancer is."""
+    async with sharing() as before:
+        pass
+    w = before.restarted()
+    w.cluster.put(w.changed(spec(ports=[port(81)])))
+    w.balancers.is_slow = True  # type: ignore[attr-defined]
+    async with running(w):
+        assert w.service().ingress, "the change goes on"
+        w.balancers.is_slow = False  # type: ignore[attr-defined]
+        w.balancers.failures["ensure"] = [TakenByAnother("port 6443 is another's")] * 2
+        await w.change(spec(ports=[port(6443)]))
+        assert not w.service().ingress
+
+
 async def test_who_takes_the_finalizer_away_keeps_no_address_with_a_port_of_another() -> None:
     """All the time: it is written again minutes later, and nothing is asked of the cloud before."""
     async with sharing() as w:
