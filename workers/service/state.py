@@ -96,7 +96,7 @@ class ServiceState:
     @property
     def is_unread(self) -> bool:
         """Whether nothing is known of whose its balancer is, and who serves what there."""
-        return not self.sockets and self.read_at == float("-inf")
+        return self.is_unsettled and not self.sockets and self.read_at == float("-inf")
 
     @property
     def own_annotations(self) -> Mapping[str, str]:

@@ -450,6 +450,18 @@ async def test_who_is_handed_over_during_a_change_keeps_no_address_that_this_gav
         assert w.service().ingress == theirs
 
 
+async def test_who_comes_back_and_waits_keeps_the_address_that_another_controller_gave_it() -> None:
+    async with running_with(service(), N1) as before:
+        pass
+    w, theirs = before.restarted(), [{"ip": "203.0.113.7", "ipMode": "VIP"}]
+    w.cluster.put(w.changed(lambda raw: raw["status"].update(loadBalancer={"ingress": theirs})))
+    w.balancers.failures["ensure"] = [ImplementedElsewhere("there")]
+    async with running(w):
+        w.balancers.failures["ensure"] = [RetryAfter("busy", 2.0)] * 9
+        await w.change(spec(ports=[port(82)]))
+        assert w.service().ingress == theirs
+
+
 @pytest.mark.parametrize("why", ["plan", "cloud", "error"])
 async def test_who_is_refused_after_a_restart_keeps_no_address_that_was_given_up(why: str) -> None:
     """The worker ended before it wrote the status, and what it knew went with it."""
