@@ -40,9 +40,9 @@ KEYS = {4: "ipv4.routes", 6: "ipv6.routes"}
 OVN = "ovn"
 ROUTES = "which routes there are"
 MAX_TEXT = 64 << 10  # characters; another cluster may write any number to its own instances
-BACK_WAIT = 60.0
-"""Seconds for which one without its addresses holds up others, once for each change of its routes:
-root in it may take them away, and give them back."""
+BACK_WAIT, BACK_AGAIN = 60.0, 600.0
+"""Seconds for which one without its addresses holds up others, once in so many: root in it may take
+them away, and give them back, and its kubelet may have its routes changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,6 @@ class IncusRoutes:
                 if item.uuid == instance.uuid:
                     count = min(self._count(item), len(item.given_to(nic)))
             self._replugged = instance.uuid, count
-            self._away.pop(instance.uuid, None)
             await self._write(instance, body, tag)
 
     def _check_is_back(self, instance: ListedInstance) -> None:
@@ -264,7 +263,9 @@ class IncusRoutes:
         if instance.is_stopped or self._count(instance) >= count:
             return
         now = time.monotonic()
-        if now - self._away.setdefault(instance.uuid, now) < BACK_WAIT:
+        if now - self._away.get(instance.uuid, float("-inf")) > BACK_AGAIN:
+            self._away[instance.uuid] = now
+        if now - self._away[instance.uuid] < BACK_WAIT:
             raise RetryAfter(f"instance {instance.name} has not all its addresses yet", RACE_RETRY)
 
     def _count(self, instance: ListedInstance) -> int:

@@ -643,6 +643,38 @@ async def test_guests_that_take_turns_in_hiding_their_addresses_are_waited_for_o
     assert refused <= 6
 
 
+@pytest.mark.virtual_time
+async def test_a_guest_that_hides_after_each_change_of_its_routes_is_waited_for_once() -> None:
+    """Its kubelet registers again with another pod CIDR, for which it shows them for a moment."""
+    marks = {MARK: "kubernetes:10.244.1.0/24"}
+    listed, refused = InstanceList(), 0
+
+    class Listed:
+        async def read(self, recursion: int) -> InstanceList:
+            return listed
+
+    async def write(*_: object) -> None:
+        return
+
+    section = RouteSection(on_ovn=REPLUG)
+    routes = IncusRoutes(cast(Inventory, Listed()), "ovn0", section, "kubernetes")
+    cast(Any, routes)._write = write
+    given = {"volatile.eth0.hwaddr": MAC, "volatile.eth0.last_state.ip_addresses": "10.99.0.2"}
+    address = {"family": "inet", "address": "10.99.0.2", "netmask": "24", "scope": "global"}
+    network = {"eth0": {"hwaddr": MAC, "addresses": [address]}}
+    for _ in range(8):
+        shown = instance(network, config={"volatile.uuid": UUID, **given, **marks})
+        listed.by_uuid[UUID] = [shown]
+        await routes._replug(shown, shown.nics("ovn0")[0], {}, "")
+        for _ in range(3):
+            try:
+                routes._check_is_back(instance({}, config={"volatile.uuid": UUID, **marks}))
+            except RetryAfter:
+                refused += 1
+            await asyncio.sleep(BACK_WAIT / 3)
+    assert refused <= 3
+
+
 async def test_a_node_that_states_anothers_uuid_has_no_route_of_it_and_takes_none() -> None:
     """Two forms of provider ID are two machines for the worker: it sees no one contest any."""
     devices = {"eth0": {"type": "nic", "network": "ovn0", "ipv4.routes": "10.244.1.0/24"}}
