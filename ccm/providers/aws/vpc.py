@@ -261,6 +261,7 @@ class Vpc:
             self._opened |= {group.id for group in own_or_none if group.is_opened}
             self._listed_at = time.monotonic()
         own = {group for item in instances for group in item.groups}
+        self.forget(item.id for item in instances if not item.groups)  # each has one
         found = {group.id: group for group in self.groups_with(own | self._opened)}
         if lost := own - found.keys():
             self.forget(item.id for item in instances)

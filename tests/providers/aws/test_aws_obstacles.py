@@ -351,6 +351,27 @@ async def test_a_new_balancer_is_in_a_zone_that_one_list_lacks_injected(aws: Aws
 
 
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
+async def test_instances_without_groups_in_one_answer_are_read_again_injected(
+    aws: Aws, kind: str
+) -> None:
+    """No change of any Service with them was whole for ten minutes."""
+    nodes, odd = [node_of(made) for made in aws.launch(2)], list[bytes]()
+    await aws.ensure(asking(kind), nodes)
+    await aws.start()
+
+    def lacking(request: Request, answer: bytes) -> bytes:
+        if request.operation != "DescribeInstances" or odd:
+            return answer
+        odd.append(answer)
+        return re.sub(rb"<groupSet>.*?</groupSet>", b"", answer, flags=re.DOTALL)
+
+    aws.proxy.rewrite = lacking
+    with pytest.raises(CloudError, match="has 0 untagged security groups"):
+        await aws.ensure(asking(kind), nodes)
+    await aws.ensure(asking(kind), nodes)
+
+
+@pytest.mark.parametrize("kind", ["nlb", "classic"])
 async def test_a_new_subnet_does_not_move_a_balancer(aws: Aws, kind: str) -> None:
     """One subnet is as good as the other: that in use stays, whichever sorts first."""
     await aws.start(timings=AwsTimings(subnet_cache_ttl=0.0))
