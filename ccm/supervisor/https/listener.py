@@ -132,11 +132,13 @@ class TlsListener:
             await tls.shake_hands(connection)
         except OSError as error:  # the client's fault
             log.debug("TLS handshake failed", extra={"error": str(error)})
+            error.with_traceback(None)  # it has what has the connection, which has the error
             return
         if tls in self._handshakes:  # not lost meanwhile
             _hold(tls, self._handshakes.pop(tls), self._open, MAX_CONNECTIONS)
 
     def _end(self, tls: BoundedTls, connection: socket.socket, _: "asyncio.Task[None]") -> None:
+        tls.handshake = None
         if tls not in self._open:
             tls.abort()
             connection.close()  # which nothing else does where the task was cancelled before

@@ -6,11 +6,12 @@ import os
 import ssl
 import time
 from asyncio.sslproto import SSLProtocol
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import ref
 
 import pytest
 from aiohttp import web
@@ -132,33 +133,56 @@ async def test_addresses_take_turns_at_handshakes(monkeypatch: pytest.MonkeyPatc
     assert done[:3] == [0, 9, 8]
 
 
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[ref[BoundedTls]]:
+    """All that were made; five at once are in their handshake at most."""
+    monkeypatch.setattr(listener, "MAX_HANDSHAKES", 5)
+    made, begin = list[ref[BoundedTls]](), BoundedTls.connection_made
+
+    def noted(tls: BoundedTls, transport: asyncio.BaseTransport) -> None:
+        made.append(ref(tls))
+        begin(tls, transport)
+
+    monkeypatch.setattr(BoundedTls, "connection_made", noted)
+    return made
+
+
+async def begin_twenty(
+    server: LocalServer, connections: Sequence[ref[BoundedTls]], held: ExitStack
+) -> None:
+    for number in range(20):
+        held.enter_context(connected(server)).sendall(client_hello([P256], {}))
+        await until(partial(lambda before: len(connections) > before, number))
+
+
 async def test_handshakes_that_wait_are_not_kept_when_their_connections_are_closed(
-    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+    server: LocalServer, connections: list[ref[BoundedTls]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside more than can be done, a user of this host had 9 MB kept a second, until no memory was
     left.
     """
     monkeypatch.setattr(connection_module, "SHARE", 1e-9)  # as if none were done any more
-    monkeypatch.setattr(listener, "MAX_HANDSHAKES", 5)
-    made, kept, begin = 0, WeakSet[BoundedTls](), BoundedTls.connection_made
-
-    def noted(tls: BoundedTls, transport: asyncio.BaseTransport) -> None:
-        nonlocal made
-        made += 1
-        kept.add(tls)
-        begin(tls, transport)
-
-    monkeypatch.setattr(BoundedTls, "connection_made", noted)
 
     def are_few() -> bool:
         gc.collect()
-        return len(kept) <= 5
+        return sum(1 for each in connections if each()) <= 5
 
     with ExitStack() as held:
-        for number in range(20):
-            held.enter_context(connected(server)).sendall(client_hello([P256], {}))
-            await until(partial(lambda before: made > before, number))
+        await begin_twenty(server, connections, held)
         await until(are_few)
+
+
+async def test_handshakes_that_fail_leave_nothing_to_the_garbage_collector(
+    server: LocalServer, connections: list[ref[BoundedTls]]
+) -> None:
+    """Each has 60 KB of TLS: of 250 a second 100 MB waited to be collected."""
+    gc.disable()
+    try:
+        with ExitStack() as held:
+            await begin_twenty(server, connections, held)
+        await until(lambda: not any(each() for each in connections))
+    finally:
+        gc.enable()
 
 
 async def test_keys_that_are_updated_without_end_end_the_connection(
