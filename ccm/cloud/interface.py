@@ -170,7 +170,11 @@ class LoadBalancers(Protocol):
         ...
 
     def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None | Awaitable[None]:
-        """Replace the nodes only; writes nothing when they are right. `Refused` without one."""
+        """Replace the nodes only; writes nothing when they are right. `Refused` without one.
+
+        What else the Service asks for may have been refused. Where machines have the address of
+        their load balancer, ports that it has no longer are closed.
+        """
         ...
 
     def delete(self, service: Service) -> None | Awaitable[None]:

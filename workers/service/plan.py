@@ -282,7 +282,8 @@ def _provide(
     if state.is_deleted and service.ingress:
         return SetStatus(service, [])  # before it may be another's
     applied, wanted = state.last_applied, relevant_spec(service, state.own_annotations)
-    has_backends = bool(applied and applied.backends == backends and not applied.is_lacking)
+    is_lacking = applied is None or applied.is_lacking or not applied.served <= service.sockets
+    has_backends = bool(applied and applied.backends == backends and not is_lacking)
     lost = _lost_addresses(service, applied)
     refused_since = now - capabilities.timings.refusal_retry_period
     if why := _refused_before(state, backends, wanted, refused_since) or why_unsupported(

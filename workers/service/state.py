@@ -43,6 +43,7 @@ class LastApplied:
     """What the provider has others read on the Service; `has_annotated` once they were written."""
     has_annotated: bool = False
     name: str = ""  # of the load balancer, in the cloud
+    served: frozenset[Socket] = frozenset()  # what is open of it, as far as is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ def ensured(
         is_lacking=bool(made.lacking),
         annotations=made.annotations,
         name=made.name,
+        served=service.sockets,
     )
     return replace(
         state,

@@ -275,7 +275,12 @@ class ServiceSteps:
                 "load balancer has new backends", service, now, backends=len(backends.names)
             )
         applied = (
-            replace(applied, backends=backends, is_lacking=False)
+            replace(
+                applied,
+                backends=backends,
+                is_lacking=False,
+                served=applied.served & service.sockets,
+            )
             if applied
             else LastApplied(None, backends, now)
         )

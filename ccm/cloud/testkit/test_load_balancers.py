@@ -79,7 +79,9 @@ async def test_hosts_are_replaced_and_nothing_else(harness: Harness) -> None:
     machines = await harness.machines(3)
     await harness.ensure(service(), machines[:1])
     for backends in (machines, machines[1:], []):
-        other = service(ports=[port(81)])
+        other = service(
+            ports=[*service().ports, port(81)], loadBalancerSourceRanges=["192.0.2.0/24"]
+        )
         nodes = [node_of(machine) for machine in backends]
         await harness.until_done(harness.load_balancers.update_nodes, other, nodes)
         await harness.check_balancer(service(), backends)

@@ -230,6 +230,21 @@ async def test_a_refused_change_leaves_what_there_is_and_its_backends_stay_right
         assert [reason for reason, _ in await w.reported("Warning")] == ["SyncLoadBalancerFailed"]
 
 
+@pytest.mark.parametrize("by_cloud", [True, False])
+async def test_ports_that_a_refused_service_gave_up_are_closed_once_where_that_is_possible(
+    by_cloud: bool,
+) -> None:
+    async with running_with(service(spec(ports=[port(22), port(80)])), N1) as w:
+        if by_cloud:
+            w.balancers.failures["ensure"] = [Refused("no")] * 5
+        else:
+            w.controller._capabilities = Capabilities((), NONE)
+        w.balancers.calls.clear()
+        await w.change(spec(ports=[port(80)], loadBalancerSourceRanges=["10.0.0.0/8"]))
+        await w.change(annotated({"a": "b"}))
+        assert len(w.balancers.named("update")) == 1
+
+
 @pytest.mark.parametrize("is_restricted", [True, False])
 async def test_annotations_that_reach_what_is_not_the_services_own_can_be_restricted(
     is_restricted: bool,

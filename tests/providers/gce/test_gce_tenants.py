@@ -552,3 +552,29 @@ async def test_who_is_refused_while_the_last_one_goes_keeps_no_groups(
     monkeypatch.setattr(lbs, "_look", look)
     await delete(cloud, refused)
     assert left(gce) == []
+
+
+@pytest.mark.parametrize("kind", [{}, {TYPE: "Internal"}], ids=["external", "internal"])
+@pytest.mark.parametrize(
+    ("asked", "left"),
+    [
+        ([22, 80], [["22", "80"]]),
+        ([80], [["80"]]),
+        ([23, 443], [["23"]]),
+        ([8080], []),
+    ],
+)
+async def test_a_port_that_a_refused_service_gave_up_leads_to_no_port_of_the_machines(
+    gce: Gce, cloud: Started, asked: list[int], left: list[list[str]], kind: dict[str, str]
+) -> None:
+    """Nodes have the load balancer's address: kube-proxy hands on what the Service has alone."""
+    nodes = hosts(gce)
+    await ensure(cloud, web(22, 23, 80, annotations=kind), *nodes)
+    refused = web(*asked, annotations={**kind, TIER: "none"})
+    with pytest.raises(Refused):
+        await ensure(cloud, refused, *nodes)
+    await parts_of(cloud).update_nodes(refused, nodes)
+    firewall = gce.cloud.named("firewalls").get(f"k8s-fw-{NAME}", {})
+    assert [rule["ports"] for rule in firewall.get("allowed", ())] == left
+    await ensure(cloud, web(*asked, annotations=kind), *nodes)
+    assert gce.cloud.named("firewalls")[f"k8s-fw-{NAME}"]["allowed"]

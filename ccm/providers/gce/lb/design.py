@@ -1,10 +1,12 @@
 """The parts that a Service asks for, as Google has them, and in what the ones there differ."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.records import differences
+from ccm.model.service import Service
 from ccm.providers.gce.config import Place
 from ccm.providers.gce.ids import path_of_url
 from ccm.providers.gce.lb.names import Names
@@ -14,6 +16,8 @@ PROBES = ("130.211.0.0/22", "209.85.152.0/22", "209.85.204.0/22", "35.191.0.0/16
 """Where Google's health checks and proxies come from; upstream's flag has the same by default."""
 TIMES = {"checkIntervalSec": 8, "timeoutSec": 1, "healthyThreshold": 1, "unhealthyThreshold": 3}
 """Of health checks; longer ones that are there stay."""
+RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+"""Ports of a firewall."""
 POOL, SERVICE = "targetPools", "backendServices"
 URLS = ("target", "backendService", "network", "subnetwork", "healthChecks")
 READ_ONLY = ("id", "kind", "selfLink", "creationTimestamp", "fingerprint")
@@ -30,8 +34,41 @@ def firewall(
         "sourceRanges": sorted(map(str, request.ranges)),
         "destinationRanges": [ip],
         "targetTags": [*tags],
-        "allowed": [{"IPProtocol": request.protocol.lower(), "ports": request.port_ranges}],
+        "allowed": [{"IPProtocol": request.protocol.lower(), "ports": _ranges(request.ports)}],
     }
+
+
+def without_given_up(firewall: Json, service: Service) -> Json:
+    """A Service's firewall without ports that the Service has no longer.
+
+    Nodes have its address, so what kube-proxy hands on no more reaches what listens on the machine.
+    """
+    asked = [(protocol.lower(), int(port)) for protocol, port in service.sockets]
+    allowed = list[Json]()
+    for each in objects(firewall.get("allowed")):
+        protocol, ports = text(each.get("IPProtocol")), each.get("ports") or ()
+        bounds = [RANGE.fullmatch(text(item)) for item in ports]
+        kept = {
+            port
+            for name, port in asked
+            if name == protocol
+            for bound in bounds
+            if bound and int(bound[1]) <= port <= int(bound[2] or bound[1])
+        }
+        if kept or not ports:
+            allowed.append({**each, "ports": _ranges(sorted(kept))} if ports else each)
+    return {**firewall, "allowed": allowed}
+
+
+def _ranges(ports: Sequence[int]) -> list[str]:
+    """Ports in order, as a firewall has them: those in a row as one range."""
+    ranges: list[list[int]] = []
+    for port in ports:
+        if ranges and port == ranges[-1][1] + 1:
+            ranges[-1][1] = port
+        else:
+            ranges.append([port, port])
+    return [f"{low}-{high}" if low != high else f"{low}" for low, high in ranges]
 
 
 def check_firewall(

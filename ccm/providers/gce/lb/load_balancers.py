@@ -121,6 +121,7 @@ class GceLoadBalancers:
         self._check(service, work)
         if work.rule is None:
             raise Refused(f"Service {service.key} has no load balancer")
+        await self._close_given_up(service, work)
         paths = paths_of(nodes, work.place)
         if work.is_internal:
             if not (name := work.used_backend):
@@ -133,6 +134,15 @@ class GceLoadBalancers:
         elif pool := work.own(POOL):
             update = self._pools.set_instances(work.place, pool, paths)
             await self._present.write(update)
+
+    async def _close_given_up(self, service: Service, work: Work) -> None:
+        """Take ports from the firewall which a Service that is refused has no longer."""
+        if current := work.observed.get(FIREWALL, work.names.firewall):
+            left = design.without_given_up(current, service)
+            if left["allowed"]:
+                await self._parts.ensure(work.place, FIREWALL, left, current, [])
+            else:
+                await self._parts.delete(work.place, FIREWALL, work.names.firewall)
 
     async def withdraw(self, service: Service) -> None:
         """Packets arrive at the load balancer's address, and at no node port."""

@@ -55,17 +55,6 @@ class BalancerRequest:
     def is_local(self) -> bool:
         return self.check is not None
 
-    @property
-    def port_ranges(self) -> list[str]:
-        """The ports as a firewall has them: those in a row as one range."""
-        ranges: list[list[int]] = []
-        for port in self.ports:
-            if ranges and port == ranges[-1][1] + 1:
-                ranges[-1][1] = port
-            else:
-                ranges.append([port, port])
-        return [f"{low}-{high}" if low != high else f"{low}" for low, high in ranges]
-
 
 def is_internal(service: Service) -> bool:
     """Whether it asks for a load balancer inside of the network."""
