@@ -296,6 +296,33 @@ async def test_the_firewall_follows_the_source_ranges(gce: Gce, cloud: Started) 
     assert (found["sourceRanges"], found["priority"]) == (["0.0.0.0/0"], 900)
 
 
+@pytest.mark.parametrize("kind", [{}, {TYPE: "Internal"}], ids=["external", "internal"])
+@pytest.mark.parametrize("before", [[80], [22, 443]])
+async def test_an_old_list_closes_no_port_as_nodes_change(
+    gce: Gce, cloud: Started, before: list[int], kind: dict[str, str]
+) -> None:
+    """By one from before a change, the firewall had ports alone that its Service has no longer."""
+    nodes, asked = hosts(gce), web(443, 8443, annotations=kind)
+    await ensure(cloud, web(*before, annotations=kind), *nodes)
+    old = deepcopy(gce.cloud.named("firewalls"))
+    await ensure(cloud, asked, *nodes)
+    firewalls = deepcopy(gce.cloud.named("firewalls"))
+    lists = [[*old.values()]]
+
+    def outdated(answer: Any) -> Any:
+        content, response = answer
+        if content.get("kind") == "compute#firewallList" and lists:
+            content = {**content, "items": lists.pop()}
+        return content, response
+
+    cloud.gate.spoil = outdated
+    with pytest.raises(CloudError, match="two answers"):
+        await parts_of(cloud).update_nodes(asked, nodes[1:])
+    assert gce.cloud.named("firewalls") == firewalls
+    await parts_of(cloud).update_nodes(asked, nodes[1:])
+    assert gce.cloud.named("firewalls") == firewalls
+
+
 async def test_whoever_may_not_change_the_shared_vpc_says_how(gce: Gce, start: Start) -> None:
     """GC37: the load balancer is made, and the Event has the command."""
     cloud = await start(f"network-project-id = {HOST_PROJECT}")

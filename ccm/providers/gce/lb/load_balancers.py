@@ -136,13 +136,21 @@ class GceLoadBalancers:
             await self._present.write(update)
 
     async def _close_given_up(self, service: Service, work: Work) -> None:
-        """Take ports from the firewall which a Service that is refused has no longer."""
-        if current := work.observed.get(FIREWALL, work.names.firewall):
-            left = design.without_given_up(current, service)
-            if left["allowed"]:
-                await self._parts.ensure(work.place, FIREWALL, left, current, [])
-            else:
-                await self._parts.delete(work.place, FIREWALL, work.names.firewall)
+        """Take ports from the firewall which a Service that is refused has no longer.
+
+        One list may lack ports, or be from before a change: two have to agree.
+        """
+        name = work.names.firewall
+        current = work.observed.get(FIREWALL, name)
+        left = design.without_given_up(current or {}, service)
+        if not current or not design.changes(left, current):
+            return
+        if (await self._look(service)).observed.get(FIREWALL, name) != current:
+            raise CloudError(f"firewalls.list: two answers about {name} differ: asked again")
+        if left["allowed"]:
+            await self._parts.ensure(work.place, FIREWALL, left, current, [])
+        else:
+            await self._parts.delete(work.place, FIREWALL, name)
 
     async def withdraw(self, service: Service) -> None:
         """Packets arrive at the load balancer's address, and at no node port."""
