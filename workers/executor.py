@@ -40,7 +40,7 @@ REST = 4  # times what a large write took, until its turn is another's
 LONG = 0.01  # seconds of the processor in one turn of the loop, which others feel
 FOR_A_NODE = 5e-6  # seconds more for each Node: all Services have these behind them
 SHARE = 0.125  # of the time, for the long turns of one namespace
-SAVED = 1.0  # seconds of rest that a quiet time makes up for
+SAVED = 0.2  # seconds of rest that a quiet time makes up for
 
 
 class KeyExecutor:
