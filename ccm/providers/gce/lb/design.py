@@ -46,7 +46,7 @@ def without_given_up(firewall: Json, service: Service) -> Json:
     asked = [(protocol.lower(), int(port)) for protocol, port in service.sockets]
     allowed = list[Json]()
     for each in objects(firewall.get("allowed")):
-        protocol, ports = text(each.get("IPProtocol")), each.get("ports") or ()
+        protocol, ports = text(each.get("IPProtocol")).lower(), each.get("ports") or ()
         bounds = [RANGE.fullmatch(text(item)) for item in ports]
         kept = {
             port
@@ -55,8 +55,10 @@ def without_given_up(firewall: Json, service: Service) -> Json:
             for bound in bounds
             if bound and int(bound[1]) <= port <= int(bound[2] or bound[1])
         }
-        if kept or not ports:
-            allowed.append({**each, "ports": _ranges(sorted(kept))} if ports else each)
+        if not (ports and protocol in ("tcp", "udp")):
+            allowed.append(each)
+        elif kept:
+            allowed.append({**each, "ports": _ranges(sorted(kept))})
     return {**firewall, "allowed": allowed}
 
 
