@@ -20,7 +20,10 @@ SKIPPED = {
     "the adapter renews no certificate",
     "this provider reads each load balancer by itself",
 }
-QUICK = "test_instances or test_routes or test_credentials or test_load_balancers"
+QUICK = (
+    "test_instances or test_routes or test_credentials or test_load_balancers"
+    " or test_a_balancer_or_address_of_another"
+)
 
 
 @pytest.mark.parametrize(

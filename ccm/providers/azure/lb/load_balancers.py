@@ -269,7 +269,8 @@ class AzureLoadBalancers:
         claimed = self._records.claimed(request.names)
         for item in named:
             is_anothers = self._addresses.made_here(item) and owner.is_anothers(item)
-            if ids.key_of(item) not in used and (is_anothers or ids.key_of(item) in claimed):
+            is_unused = ids.key_of(item) not in used and not owner.is_elsewhere(item)
+            if is_unused and (is_anothers or ids.key_of(item) in claimed):
                 why = f"public address {item.get('name')} is another Service's, which moves"
                 raise RetryAfter(why, NO_ADDRESS_RETRY)
 
