@@ -190,7 +190,10 @@ def _in_turns(
             client.on_request(request)
         if request.path.count("/") > MAX_PARTS:
             return web.Response(status=404)
-        return await handle(request)
+        try:
+            return await handle(request)
+        except web.HTTPException as error:  # kept by what has raised it, which it keeps itself
+            return web.Response(status=error.status, body=error.body, headers=error.headers)
 
     return handler
 
@@ -217,10 +220,12 @@ def _aiohttp_log() -> logging.Logger:
 
     def is_ours(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        is_invalid_request = isinstance(error, HttpProcessingError)
-        return not is_invalid_request and not kinds.take(type(error).__name__, time.monotonic())
+        if isinstance(error, HttpProcessingError):
+            error.with_traceback(None)  # which has the connection, and the error itself
+            return False
+        return not kinds.take(type(error).__name__, time.monotonic())
 
-    errors = logging.Logger(f"{__name__}.aiohttp")
+    errors = logging.Logger(f"{__name__}.aiohttp", logging.DEBUG)
     errors.parent = log
     errors.addFilter(is_ours)
     return errors

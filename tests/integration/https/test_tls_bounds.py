@@ -18,7 +18,7 @@ from aiohttp import web
 
 from ccm.supervisor.https import connection as connection_module
 from ccm.supervisor.https import listener
-from ccm.supervisor.https.connection import BoundedTls
+from ccm.supervisor.https.connection import BoundedClient, BoundedTls
 from tests.integration.https.hostile_tls import (
     ECDSA_SHA256,
     client_hello,
@@ -181,6 +181,41 @@ async def test_handshakes_that_fail_leave_nothing_to_the_garbage_collector(
         with ExitStack() as held:
             await begin_twenty(server, connections, held)
         await until(lambda: not any(each() for each in connections))
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nExpect: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 9000,
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nz\r\n",
+        b"\0 / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["expectation", "header", "chunk", "method"],
+)
+async def test_requests_that_fail_leave_nothing_to_the_garbage_collector(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, request_: bytes
+) -> None:
+    """One address had 250 MB of such requests kept."""
+    made, begin = list[ref[BoundedClient]](), BoundedClient.connection_made
+
+    def noted(client: BoundedClient, transport: asyncio.BaseTransport) -> None:
+        made.append(ref(client))
+        begin(client, transport)
+
+    monkeypatch.setattr(BoundedClient, "connection_made", noted)
+    gc.disable()
+    try:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=trusting_anybody()
+        )
+        writer.write(request_)
+        async with within():
+            await reader.readuntil(b"HTTP/1.1 4" if b"Expect" in request_ else b"HTTP/1.0 4")
+        writer.close()
+        await until(lambda: made and not made[0]())
     finally:
         gc.enable()
 
