@@ -18,7 +18,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import orjson
@@ -30,6 +30,8 @@ from ccm.decide.budget import RoundRobin
 from ccm.decide.quarantine import FREE, Suspicions
 from ccm.model.objects import Json
 from workers.queue import NAMESPACES_KEPT, WorkQueue, namespace_of
+
+T = TypeVar("T")
 
 SUSPECT_DELAY = 1.0  # seconds from the start, and from one group of suspects to the next
 HELD_RETRY = 0.1  # seconds until a suspect is tried again while another group executes
@@ -268,7 +270,7 @@ class ProcessorShares:
     """Has the keys of a namespace rest whose reconciles take the loop for long at a time.
 
     A Service with 5,000 source ranges takes 50 ms to read, and as much to compare. Turns shorter
-    than `LONG` are free, however many there are. Keys of no namespace share nothing.
+    than `LONG` are free, however many there are.
     """
 
     def __init__(self, node_count: Callable[[], int]) -> None:
@@ -279,10 +281,9 @@ class ProcessorShares:
         """How long a reconcile of `key` is still to wait for others; 0 or less for most."""
         return self._rests_until.get(namespace_of(key), 0.0) - time.monotonic()
 
-    async def measure(self, key: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work of `key`; its long turns are counted as they pass."""
-        namespace = namespace_of(key)
-        await (_Measured(work, partial(self._count, namespace)) if namespace else work)
+    async def measure(self, key: str, work: Coroutine[Any, Any, T]) -> T:
+        """What the work of `key` returns; its long turns are counted as they pass."""
+        return await _Measured(work, partial(self._count, namespace_of(key)))
 
     def _count(self, namespace: str, seconds: float) -> None:
         if seconds < LONG + FOR_A_NODE * self._node_count():
@@ -294,13 +295,13 @@ class ProcessorShares:
         self._rests_until[namespace] = rested + seconds / SHARE
 
 
-class _Measured(Generator[Any, Any, None]):
+class _Measured(Generator[Any, Any, T]):
     """As `work`; `count` gets the processor's seconds of each turn of the loop in it."""
 
-    def __init__(self, work: Coroutine[Any, Any, None], count: Callable[[float], None]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T], count: Callable[[float], None]) -> None:
         self._work, self._count = work, count
 
-    def __await__(self) -> Generator[Any, Any, None]:
+    def __await__(self) -> Generator[Any, Any, T]:
         return self
 
     def send(self, value: Any) -> Any:

@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, cast
 
 from ccm import metrics
@@ -44,7 +43,6 @@ from ccm.model.objects import Json
 from ccm.model.status import WorkerReport
 from ccm.processes import open_files, open_files_limit, resident_bytes, thread_count
 from workers.controller import Controller, ControllerContext, Result
-from workers.executor import ProcessorShares
 from workers.queue import ReconcileLog
 from workers.store import Gap
 
@@ -57,7 +55,6 @@ RACE = Backoff(first=0.05, most=60.0)  # of a plan that met a changed object
 RACES = 8  # in a row without a change of the object; more are a failure like any other
 REFUSAL = Backoff(first=10.0, most=60.0)  # of a write whose content the API server refuses
 WAITS_FOR_CLOUD = "waits for the cloud's answer"
-RESTS = "waits for others: Services of its namespace take long to compare"
 QUARANTINED = "quarantined: its reconcile ended this worker again and again; tried again later"
 SUSPECT = "suspect: it was executing when workers died; it waits for its turn"
 
@@ -94,7 +91,6 @@ class Runner:
         )
         self._context, self._controller = context, controller
         self._executor, self._queue = context.executor, context.queue
-        self._shares = ProcessorShares(partial(context.store.count, "Node"))
         self._log = ReconcileLog()
         self._unacked: deque[tuple[Ack, tuple[str, ...]]] = deque()  # and the keys moved away
         self._reconciling: set[asyncio.Task[None]] = set()
@@ -195,11 +191,9 @@ class Runner:
             wait = self._executor.seconds_to_wait(key)
             if wait > 0:
                 self._postpone(key, wait)
-            elif (rest := self._shares.seconds_to_rest(key)) > 0:
-                self._wait(key, RESTS, rest)
             else:
                 with self._executor.executing(key):
-                    await self._shares.measure(key, self._reconcile(key))
+                    await self._reconcile(key)
         except Exception as error:  # around one key: a bug with one object holds up no other
             log.exception("reconcile failed", extra={"key": key})
             self._fail(key, repr(error))

@@ -45,11 +45,6 @@ async def test_turns_that_many_nodes_make_long_are_free() -> None:
     assert shares.seconds_to_rest("honest/web") <= 0
 
 
-async def test_keys_of_no_namespace_share_nothing(shares: ProcessorShares) -> None:
-    await shares.measure("node-1", steps(10, 2 * LONG))
-    assert shares.seconds_to_rest("node-2") <= 0
-
-
 async def test_the_work_goes_on_as_it_would_alone(shares: ProcessorShares) -> None:
     async def fails() -> None:
         await asyncio.sleep(1)

@@ -33,7 +33,7 @@ from ccm.model.objects import (
 from ccm.model.service import SPEC_FIELDS, Service, relevant_spec
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
-from workers.executor import NamespaceSlots, Slots
+from workers.executor import NamespaceSlots, ProcessorShares, Slots
 from workers.machines import NodeMachines
 from workers.queue import namespace_of
 from workers.service.backends import TO_BE_DELETED_TAINT, Backends, BackendSet
@@ -146,6 +146,7 @@ class ServiceController:
         limit = max(1, concurrency(context.settings) // 2)
         self._checks = Slots(limit, context.queue.add)
         self._slots = NamespaceSlots(concurrency(context.settings), context.queue.add)
+        self._shares = ProcessorShares(partial(context.store.count, "Node"))
         self._is_mass_deletion = False
         self._due = set[str]()  # keys of Services that are to be compared before their time
         self._writing = set[asyncio.Task[None]]()
@@ -240,10 +241,13 @@ class ServiceController:
 
     async def reconcile(self, key: str) -> Result:
         service = self._service(key)
+        rest = self._shares.seconds_to_rest(key)
+        if rest > 0 and not self._leads_to_others(key, service):
+            return Result("waits for others: its namespace takes long to compare", False, rest)
         if service and not service.is_being_deleted:
             await self._machines.known()  # or changes wait for the next try as well
         try:
-            return await self._converge(key)
+            return await self._shares.measure(key, self._converge(key))
         except Refused:
             self._resync_after(key, self._context.timings.refusal_retry_period)
             raise
@@ -319,6 +323,16 @@ class ServiceController:
             self._states.pop(key, None)
         backends = self._backends.current()
         return plan(service, backends, state, self._capabilities, time.monotonic())
+
+    def _leads_to_others(self, key: str, service: Service | None) -> bool:
+        """Whether clients may come to whom they do not ask for, until its next step."""
+        state = self._state(key)
+        if self._node_ports.has_lost(key, state.node_ports):
+            return True
+        if not (service and service.ingress):
+            return False
+        is_contested = bool(self._addresses.contested(service, state.sockets))
+        return is_contested or _asks_for_more(service, state)
 
     def _losing(self, key: str, ports: Collection[int]) -> list[str]:
         """Those whose balancers may lead to these node ports, which another Service has now."""

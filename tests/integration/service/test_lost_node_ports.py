@@ -191,3 +191,16 @@ async def test_who_is_handed_over_and_loses_its_balancer_keeps_no_address() -> N
 
 def without_annotations(raw: Json) -> None:
     raw["metadata"].pop("annotations")
+
+
+async def test_a_namespace_that_rests_leads_to_no_node_port_that_is_anothers_now() -> None:
+    """Its Services take long to compare, and others have their turns."""
+    async with running_with(service(), N1) as w:
+        w.controller._shares._count("default", 1000.0)
+        w.balancers.refused = "no such flavor"
+        w.cluster.put(service(spec(ports=[port(80, nodePort=31000)])))
+        await asyncio.sleep(1)
+        assert w.balancers.of(w.service()), "nothing of it is looked at"
+        w.cluster.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
+        await asyncio.sleep(1)
+        assert w.balancers.of(w.service()) is None
