@@ -243,6 +243,7 @@ class ServiceController:
         service = self._service(key)
         rest = self._shares.seconds_to_rest(key)
         if rest > 0 and not self._leads_to_others(key, service):
+            self._leave_turns(key)
             return Result("waits for others: its namespace takes long to compare", False, rest)
         if service and not service.is_being_deleted:
             await self._machines.known()  # or changes wait for the next try as well
@@ -253,10 +254,13 @@ class ServiceController:
             raise
         finally:
             self._ranges.pop(key, None)
-            self._checks.leave(key)
-            self._slots.leave(key)
+            self._leave_turns(key)
             if self._is_changed(key):
                 self._context.queue.add(key)
+
+    def _leave_turns(self, key: str) -> None:
+        self._checks.leave(key)
+        self._slots.leave(key)
 
     async def _converge(self, key: str) -> Result:
         """Plan and perform until nothing is left to do, or something has to be waited for."""

@@ -19,7 +19,7 @@ from workers.executor import LARGE, REST, TURNS
 
 from .cloud import Balancers, Record
 from .objects import being_deleted, finalized, node, port, service, spec, typed
-from .world import World, running
+from .world import World, running, running_with
 
 pytestmark = pytest.mark.virtual_time
 
@@ -203,3 +203,14 @@ async def test_one_service_is_read_in_a_turn_of_the_loop() -> None:
     async with running(w):
         pass
     assert max(later - sooner for sooner, later in pairwise(beats)) < 2.0
+
+
+async def test_who_rests_keeps_no_turn_from_others() -> None:
+    async with running_with(service(), node("n1")) as w:
+        w.controller._shares._count("default", 1000.0)
+        assert w.controller._checks.take("default/web")
+        assert w.controller._slots.take("default/web")
+        result = await w.controller.reconcile("default/web")
+        assert not result.is_done
+        assert w.controller._checks.is_idle
+        assert not w.controller._slots._by_namespace
