@@ -28,6 +28,8 @@ EVERYBODY = IPv4Network("0.0.0.0/0")
 Socket = tuple[str, str]
 """A protocol and a number: nodes serve it at each address in the status of a Service."""
 
+UNPROXIED = ("service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless")
+"""Labels of Services that kube-proxy leaves out."""
 
 SPEC_FIELDS = (
     "type",
@@ -149,6 +151,11 @@ class Service(KubernetesObject):
         )
 
     @property
+    def proxied(self) -> frozenset[Socket]:
+        """Its sockets as far as nodes serve them: none where kube-proxy leaves it out."""
+        return frozenset() if self.labels.keys() & {*UNPROXIED} else self.sockets
+
+    @property
     def default_balancer_name(self) -> str:
         """Upstream's name: `a` and the UID without dashes, 32 characters at the most."""
         return f"a{self.uid.replace('-', '')}"[:32]
@@ -261,7 +268,8 @@ def relevant_spec(service: Service, own_annotations: Collection[str] = ()) -> Js
     without = {LAST_APPLIED_ANNOTATION, *own_annotations}
     annotations = {k: v for k, v in service.annotations.items() if k not in without}
     spec = {name: _normalized(name, service.spec.get(name) or None) for name in SPEC_FIELDS}
-    return {"uid": service.uid, "annotations": annotations, "spec": spec}
+    labels = [name for name in UNPROXIED if name in service.labels]
+    return {"uid": service.uid, "annotations": annotations, "spec": spec, "labels": labels}
 
 
 def same_ingress(wanted: Sequence[Json], stored: Sequence[Json]) -> bool:

@@ -282,7 +282,7 @@ def _provide(
     if state.is_deleted and service.ingress:
         return SetStatus(service, [])  # before it may be another's
     applied, wanted = state.last_applied, relevant_spec(service, state.own_annotations)
-    is_lacking = applied is None or applied.is_lacking or not applied.served <= service.sockets
+    is_lacking = applied is None or applied.is_lacking or not applied.served <= service.proxied
     has_backends = bool(applied and applied.backends == backends and not is_lacking)
     lost = _lost_addresses(service, applied)
     refused_since = now - capabilities.timings.refusal_retry_period

@@ -135,7 +135,7 @@ def ensured(
         is_lacking=bool(made.lacking),
         annotations=made.annotations,
         name=made.name,
-        served=service.sockets,
+        served=service.proxied,
     )
     return replace(
         state,

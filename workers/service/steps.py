@@ -257,7 +257,8 @@ class ServiceSteps:
                 is_ours = True
         except Refused as error:  # no load balancer, or no room: what is planned next is reported
             log.debug("new backends refused", extra={"key": service.key, "why": str(error)})
-            applied = LastApplied(None, backends, now, is_refused=True)
+            served = service.proxied
+            applied = LastApplied(None, backends, now, is_refused=True, served=served)
             cell.state = replace(cell.state, owner=owner, last_applied=applied, is_unsettled=True)
             return
         except CloudError as error:
@@ -279,10 +280,10 @@ class ServiceSteps:
                 applied,
                 backends=backends,
                 is_lacking=False,
-                served=applied.served & service.sockets,
+                served=applied.served & service.proxied,
             )
             if applied
-            else LastApplied(None, backends, now)
+            else LastApplied(None, backends, now, served=service.proxied)
         )
         cell.state = replace(cell.state, owner=owner, last_applied=applied)
 

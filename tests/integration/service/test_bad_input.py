@@ -10,7 +10,7 @@ from ccm.errors import (
     Refused,
 )
 from ccm.model.objects import Json
-from ccm.model.service import SOURCE_RANGES, Feature, Service
+from ccm.model.service import SOURCE_RANGES, UNPROXIED, Feature, Service
 from ccm.settings import Settings
 from tests.support.nodes import Tweak
 from workers.service.plan import Capabilities
@@ -242,6 +242,36 @@ async def test_ports_that_a_refused_service_gave_up_are_closed_once_where_that_i
         w.balancers.calls.clear()
         await w.change(spec(ports=[port(80)], loadBalancerSourceRanges=["10.0.0.0/8"]))
         await w.change(annotated({"a": "b"}))
+        assert len(w.balancers.named("update")) == 1
+
+
+@pytest.mark.parametrize("takes_nodes", [True, False])
+async def test_ports_that_a_service_gives_up_that_was_refused_since_a_restart_are_closed(
+    takes_nodes: bool,
+) -> None:
+    async with running_with(service(spec(ports=[port(22), port(80)])), N1) as before:
+        pass
+    w = before.restarted()
+    w.balancers.failures["ensure"] = [Refused("no")] * 9
+    w.balancers.failures["update"] = [] if takes_nodes else [Refused("no room")] * 9
+    async with running(w):
+        await w.change(annotated({"a": "b"}))
+        w.balancers.calls.clear()
+        await w.change(spec(ports=[port(80)]))
+        await w.change(annotated({"a": "c"}))
+        assert len(w.balancers.named("update")) == 1
+
+
+@pytest.mark.parametrize("label", UNPROXIED)
+async def test_a_service_that_kube_proxy_leaves_out_by_now_is_changed_as_far_as_it_needs(
+    label: str,
+) -> None:
+    """Where machines have its address, its ports are theirs."""
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["ensure"] = [Refused("remove the label")] * 9
+        w.balancers.calls.clear()
+        await w.change(lambda raw: raw["metadata"].update(labels={label: "none", "a": "b"}))
+        await w.change(lambda raw: raw["metadata"].update(labels={label: "none"}))
         assert len(w.balancers.named("update")) == 1
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ccm.cloud.testkit.harness import node, port, service
-from ccm.errors import CloudError, Refused
+from ccm.errors import CloudError, ImplementedElsewhere, Refused
 from ccm.model.objects import Json
-from ccm.model.service import Service
+from ccm.model.service import UNPROXIED, Service
 from ccm.providers.gce.config import Place
 from ccm.providers.gce.lb.observed import ADDRESS, RULE, Kind, Work
 from ccm.providers.gce.lb.request import BACKEND_SERVICES, SUBNET, TIER, TYPE
@@ -578,3 +578,32 @@ async def test_a_port_that_a_refused_service_gave_up_leads_to_no_port_of_the_mac
     assert [rule["ports"] for rule in firewall.get("allowed", ())] == left
     await ensure(cloud, web(*asked, annotations=kind), *nodes)
     assert gce.cloud.named("firewalls")[f"k8s-fw-{NAME}"]["allowed"]
+
+
+async def test_a_port_that_is_given_up_with_a_load_balancer_leads_to_no_port_of_the_machines(
+    gce: Gce, cloud: Started
+) -> None:
+    """As an annotation leaves the Service to another controller: what is there stays otherwise."""
+    nodes, elsewhere = hosts(gce), {BACKEND_SERVICES: "enabled"}
+    await ensure(cloud, web(22, 80), *nodes)
+    for ports, open_ports in (((22, 80), ["22", "80"]), ((80, 443), ["80"])):
+        with pytest.raises(ImplementedElsewhere):
+            await ensure(cloud, web(*ports, annotations=elsewhere), *nodes)
+        (rule,) = gce.cloud.named("firewalls")[f"k8s-fw-{NAME}"]["allowed"]
+        assert rule["ports"] == open_ports
+
+
+@pytest.mark.parametrize("label", UNPROXIED)
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_a_service_that_kube_proxy_leaves_out_opens_no_port_of_the_machines(
+    gce: Gce, cloud: Started, label: str, is_there: bool
+) -> None:
+    nodes, left_out = hosts(gce), web(22)
+    if is_there:
+        await ensure(cloud, web(22), *nodes)
+    left_out.raw["metadata"]["labels"] = {label: "none"}
+    with pytest.raises(Refused, match="remove the label"):
+        await ensure(cloud, left_out, *nodes)
+    if is_there:
+        await parts_of(cloud).update_nodes(left_out, nodes)
+    assert opened(gce) == []

@@ -39,11 +39,11 @@ def firewall(
 
 
 def without_given_up(firewall: Json, service: Service) -> Json:
-    """A Service's firewall without ports that the Service has no longer.
+    """A Service's firewall without ports that nodes do not serve for the Service any more.
 
     Nodes have its address, so what kube-proxy hands on no more reaches what listens on the machine.
     """
-    asked = [(protocol.lower(), int(port)) for protocol, port in service.sockets]
+    asked = [(protocol.lower(), int(port)) for protocol, port in service.proxied]
     allowed = list[Json]()
     for each in objects(firewall.get("allowed")):
         protocol, ports = text(each.get("IPProtocol")).lower(), each.get("ports") or ()

@@ -11,7 +11,14 @@ from functools import partial
 from ccm.cloud.lookup import together
 from ccm.cloud.record_balancers import PresentNodes
 from ccm.cloud.shared_read import SharedRead
-from ccm.errors import CloudError, Denied, NotFound, Refused, warnings_as_notes
+from ccm.errors import (
+    CloudError,
+    Denied,
+    ImplementedElsewhere,
+    NotFound,
+    Refused,
+    warnings_as_notes,
+)
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node, text
 from ccm.model.service import Feature, Service
@@ -101,8 +108,7 @@ class GceLoadBalancers:
             return await self._present.ensure(partial(self._ensure_all, service), nodes)
 
     async def _ensure_all(self, service: Service, nodes: Sequence[Node]) -> Balancer:
-        work = await self._look(service)
-        self._check(service, work)
+        work = await self._look_up(service)
         request = read_request(service, work.place)
         await self._verify_listed(service, work)
         with warnings_as_notes(request):
@@ -117,8 +123,7 @@ class GceLoadBalancers:
         await self._present.update(partial(self._update_all, service), nodes)
 
     async def _update_all(self, service: Service, nodes: Sequence[Node]) -> None:
-        work = await self._look(service)
-        self._check(service, work)
+        work = await self._look_up(service)
         if work.rule is None:
             raise Refused(f"Service {service.key} has no load balancer")
         await self._close_given_up(service, work)
@@ -136,7 +141,7 @@ class GceLoadBalancers:
             await self._present.write(update)
 
     async def _close_given_up(self, service: Service, work: Work) -> None:
-        """Take ports from the firewall which a Service that is refused has no longer.
+        """Take ports from the firewall that nodes do not serve for the Service any more.
 
         One list may lack ports, or be from before a change: two have to agree.
         """
@@ -183,6 +188,19 @@ class GceLoadBalancers:
         names = Names.of(service, await self._cluster_id())
         observed = await self._read()
         return Work(observed.place, names, observed)
+
+    async def _look_up(self, service: Service) -> Work:
+        """As `_look` and `_check`; of one that is another controller's by now, what nodes do not
+        serve any more is closed: the other does not know the firewall.
+        """
+        work = await self._look(service)
+        try:
+            self._check(service, work)
+        except ImplementedElsewhere:
+            if work.names.is_own(work.observed.get(FIREWALL, work.names.firewall) or {}):
+                await self._close_given_up(service, work)
+            raise
+        return work
 
     def _check(self, service: Service, work: Work) -> None:
         """Raise for Services of another controller, and for parts that are not the Service's."""
