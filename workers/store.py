@@ -31,7 +31,6 @@ K = TypeVar("K", bound=KubernetesObject)
 Name = tuple[str, str]  # kind, key
 Versioned = tuple[int, bytes]  # version, 0 when it is not known; JSON text
 
-MAX_MACHINE = 1000  # characters by which a machine that is there is known
 FORMER_NODE_COUNTS = 300.0  # seconds for which a cloud may still name the machine of a former Node
 DUPLICATE = "DuplicateProviderID"
 """The reason of the Event on a Node that gets nothing."""
@@ -232,7 +231,7 @@ class MachineHolders:
         held = {item: self._holder_of(item) for item in (before, machine)}
         if before:
             *age, system_uuid = self._leave(name, before)
-            if (node is None or tuple(age) != node.age_order) and len(before) <= MAX_MACHINE:
+            if node is None or tuple(age) != node.age_order:
                 self._remember(name, before, system_uuid)
         if machine != before:
             if self._keeper(before) == name:

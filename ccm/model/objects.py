@@ -21,7 +21,7 @@ _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 _NO_LABEL = re.compile(r"[^A-Za-z0-9._-]")
 MAX_LABEL, MAX_LABEL_PREFIX = 63, 253  # characters
 MAX_NODE_IPS = 200
-MAX_UUID = 64  # characters that are read: a kubelet may write a million
+MAX_UUID, MAX_PROVIDER_ID = 64, 1024  # characters that are read: a kubelet may write a million
 MAX_NUMBER = 1e15
 
 
@@ -153,7 +153,7 @@ class Node(KubernetesObject):
 
     @property
     def provider_id(self) -> str:
-        return text(self.spec.get("providerID"))
+        return text(self.spec.get("providerID"))[:MAX_PROVIDER_ID]
 
     @property
     def cloud_identity(self) -> tuple[str, ...]:

@@ -10,13 +10,17 @@ from pyVmomi import vim
 
 from ccm.errors import CloudError
 from ccm.model.cloud import read_address, read_network
-from ccm.model.objects import _is_label, is_label, label_value
+from ccm.model.objects import Node, _is_label, is_label, label_value
+from ccm.providers.aws.ids import instance_id_of
 from ccm.providers.aws.topology import NetworkTopology
 from ccm.providers.azure.api import failure
-from ccm.providers.azure.ids import scope_of
+from ccm.providers.azure.ids import machine_of, scope_of
 from ccm.providers.azure.lb.owners import services_of
+from ccm.providers.gce.ids import instance_of
 from ccm.providers.gce.lb.names import described
+from ccm.providers.incus.ids import uuid_of
 from ccm.providers.incus.lb.addresses import allowed_subnets
+from ccm.providers.openstack.ids import server_id_of
 from ccm.providers.proxmox.inventory import read_identity
 from ccm.providers.vsphere.inventory import InventoryReader
 
@@ -67,6 +71,31 @@ def test_a_text_of_megabytes_takes_no_time(begin: str, repeated: str, use: Use) 
     "".join(map(str.lower, [text] * 8))
     copied = time.process_time()
     use(text)
+    assert time.process_time() - copied < copied - began
+
+
+@pytest.mark.parametrize(
+    ("begin", "repeated", "use"),
+    [
+        pytest.param(
+            "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/",
+            ".",
+            machine_of,
+            id="azure",
+        ),
+        pytest.param("gce://a", "a", instance_of, id="gce"),
+        pytest.param("incus://", "A", uuid_of, id="incus"),
+        pytest.param("openstack://", "A", server_id_of, id="openstack"),
+        pytest.param("aws:///", "/", instance_id_of, id="aws"),
+    ],
+)
+def test_a_provider_id_of_megabytes_takes_no_time(begin: str, repeated: str, use: Use) -> None:
+    """Each Service looks at those of all Nodes, some again and again: twenty took seconds."""
+    node = Node({"spec": {"providerID": begin + repeated * SIZE}})
+    began = time.process_time()
+    node.raw["spec"]["providerID"].lower()
+    copied = time.process_time()
+    use(node.provider_id)
     assert time.process_time() - copied < copied - began
 
 

@@ -22,9 +22,9 @@ MOST_NODES = 100_000  # whose changes are remembered
 MOST_LABELS = 50  # of Nodes that one Service chooses by
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
 
-BackendIdentity = tuple[str, str, str, str, bool]
-"""Name, provider ID, addresses of a Node, by which a cloud reaches it, labels that count, and
-whether it is off, if that counts."""
+BackendIdentity = tuple[str, str, int, str, bool]
+"""Name, provider ID, a hash of the addresses of a Node, by which a cloud reaches it, labels that
+count, and whether it is off, if that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,5 +214,6 @@ class BackendSet:
         )
         chosen = sorted(item for item in node.labels.items() if item[0] in self._labels)
         is_off = self._minds_power and node.is_shut_down
-        # As text: thousands of sets of pairs take ten times as much.
-        return node.name, node.provider_id, repr(addresses), repr(chosen), is_off
+        # As text: thousands of sets of pairs take ten times as much. Each Service keeps those that
+        # it has been given: of addresses a kubelet may write a megabyte.
+        return node.name, node.provider_id, hash(repr(addresses)), repr(chosen), is_off

@@ -2,6 +2,7 @@
 
 import re
 import time
+import tracemalloc
 
 from ccm.cloud.testkit.harness import node
 from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
@@ -87,3 +88,21 @@ def test_a_node_is_read_once_for_all_clouds_calls_until_it_changes() -> None:
     assert list(now.nodes) == list(before.nodes) == [labelled(pool="b")]
     cluster.change(None)
     assert list(now.nodes) == []
+
+
+def test_what_services_keep_of_nodes_with_long_texts_takes_no_memory() -> None:
+    """Each keeps the backends that it has until its turn, and in all of them are other Nodes."""
+    backends = BackendSet(re.compile("test://.*"), lambda name: "", lambda name: None, Timings())
+    kept, size = set[Backends](), 1_000_000
+    tracemalloc.start()
+    for name in map(str, range(20)):
+        made = node(name, f"test://{name}{'x' * size}")
+        address = {"type": "InternalIP", "address": f"{name}{'y' * size}"}
+        made.raw["status"] = {"addresses": [address]}
+        backends.update(name, made)
+        kept.add(backends.current())
+        backends.update(name, None)
+    took, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(kept) == 20
+    assert took < 5 * size  # what is still named here
