@@ -16,6 +16,7 @@ OPERATIONS = {
     "subnets": "Subnets",
 }
 """The kinds that are listed, and how calls of them are named."""
+MOST_ADDRESSES = 100  # of a Node that are looked at: its kubelet may write thousands
 VALUES_PER_CALL = 100  # in one filter; the request's line is 6 KB then
 
 

@@ -21,7 +21,13 @@ from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.providers.openstack import ids
 from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.ids import Cluster
-from ccm.providers.openstack.neutron import if_unchanged, is_of, list_ports, read_port
+from ccm.providers.openstack.neutron import (
+    MOST_ADDRESSES,
+    if_unchanged,
+    is_of,
+    list_ports,
+    read_port,
+)
 from ccm.providers.openstack.router import (
     PAIRS,
     AddressGroup,
@@ -88,7 +94,7 @@ class OpenStackRoutes:
         says = {
             (network, text(address.get("address"))): node
             for network, node in wanted
-            for address in node.addresses
+            for address in node.addresses[:MOST_ADDRESSES]
         }
         listed = []
         async for route in in_turns(ours):

@@ -40,7 +40,7 @@ from .objects import (
 )
 
 NOW = 10_000.0
-IDENTITY = ("n1", "fake://n1", "10.0.0.1", "", False)
+IDENTITY = ("n1", "fake://n1", 1, "", False)
 BACKENDS, OTHERS = Backends(("n1",), frozenset([IDENTITY])), Backends((), frozenset())
 TIMINGS = Timings()
 OURS = Capabilities(("ours",), list(Feature), timings=TIMINGS)

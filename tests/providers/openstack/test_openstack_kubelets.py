@@ -12,8 +12,9 @@ from ccm.providers.openstack.api import OpenStackApi
 from ccm.providers.openstack.config import BalancerSection
 from ccm.providers.openstack.ids import Cluster, server_id_of
 from ccm.providers.openstack.lb.backends import choose
-from ccm.providers.openstack.lb.networks import MOST_ADDRESSES, Networks, node_address
+from ccm.providers.openstack.lb.networks import Networks, node_address
 from ccm.providers.openstack.lb.request import IPV4, read_request
+from ccm.providers.openstack.neutron import MOST_ADDRESSES
 
 ID = "11111111-2222-3333-4444-5555555555{:02}"
 

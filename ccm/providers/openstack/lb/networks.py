@@ -23,7 +23,7 @@ from ccm.providers.openstack.ids import server_id_of
 from ccm.providers.openstack.lb.names import tags_of
 from ccm.providers.openstack.lb.place import Place
 from ccm.providers.openstack.lb.request import IPV4, IPV6
-from ccm.providers.openstack.neutron import list_all, list_ports
+from ccm.providers.openstack.neutron import MOST_ADDRESSES, list_all, list_ports
 
 KEPT = 300.0  # seconds
 FIXED_KEPT = 10.0  # seconds for the addresses of a server; one without any is asked for each time
@@ -34,7 +34,6 @@ REPEAT, CHOICE = 2, 1
 """A repetition multiplies the ways to match by the length of a name, a choice by two."""
 _REPEATS, _NESTED = re.compile(r"[*+?{]"), re.compile(r"\)[*+{]|\\[1-9]|\(\?P=")
 ADDRESS_TYPES = ("InternalIP", "ExternalIP")
-MOST_ADDRESSES = 100  # of a Node that are looked at: its kubelet may write thousands
 PORT_FIELDS = "device_id", "fixed_ips"
 
 
