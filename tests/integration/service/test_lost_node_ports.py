@@ -11,6 +11,8 @@ from ccm.errors import (
 )
 from ccm.model.objects import Json
 from ccm.model.service import Feature, Service
+from tests.support.virtual_time import VirtualLoop
+from workers.executor import LONG, SHARE
 from workers.performer import REVERTED, REVERTS
 
 from .cloud import Balancers
@@ -204,3 +206,36 @@ async def test_a_namespace_that_rests_leads_to_no_node_port_that_is_anothers_now
         w.cluster.put(service(spec(type="NodePort", ports=[port(80)]), name="other"))
         await asyncio.sleep(1)
         assert w.balancers.of(w.service()) is None
+
+
+class Heavy(Balancers):
+    """What Services ask for takes a while to read, and fails, once that is so."""
+
+    is_heavy, times = False, 0
+
+    def check_service(self, service: Service) -> None:
+        if self.is_heavy and service.type == "LoadBalancer":
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop)
+            loop.compute(2 * LONG)
+            self.times += 1
+            raise CloudError("no such group")
+
+
+async def test_who_leads_to_another_for_good_has_no_more_time_than_its_namespace() -> None:
+    """What another has now may be the tenant's own as well, and the change always fails."""
+    ports, balancers = range(80, 90), Heavy()
+    many = [service(spec(ports=[port(number)]), name=f"web-{number}") for number in ports]
+    async with running_with(*many, N1, balancers=balancers) as w:
+        balancers.is_heavy = True
+        for number, item in zip(ports, many, strict=True):
+            moved = spec(ports=[port(80, nodePort=31000 + number)])
+            other = service(spec(type="NodePort", ports=[port(number)]), name=f"other-{number}")
+            w.cluster.put(w.changed(moved, key=item.key), other)
+        await asyncio.sleep(100)
+        balancers.times = 0
+        for number in range(2000):
+            changed = annotated({"x": str(number)})
+            w.cluster.put(w.changed(changed, key=many[number % len(many)].key))
+            await asyncio.sleep(LONG)
+        assert 0 < balancers.times < 2000 * SHARE
