@@ -61,6 +61,35 @@ async def test_anothers_record_that_answers_a_write_is_not_taken_for_ones_own(
     assert (await cloud.ensure(renamed, host(worker))).ingress == made.ingress
 
 
+@pytest.mark.parametrize("mixed_up", [("tags",), ("id",), ("tags", "name")])
+@pytest.mark.parametrize("method", ["ensure", "update_nodes", "delete"])
+async def test_records_that_one_list_mixes_up_have_no_other_one_changed_or_deleted(
+    do: DigitalOcean, cloud: Started, worker: Json, method: str, mixed_up: tuple[str, ...]
+) -> None:
+    """By the tags of a Service, the load balancer of another was its second one, and deleted."""
+    own = await cloud.ensure(web(), host(worker))
+    await cloud.ensure(service("theirs"), host(worker))
+    asked, nodes = web(ip=own.ingress[0].ip), [host(worker), host(do.add_droplet("other"))]
+    (theirs,) = [one for one in do.balancers.values() if one["name"] != NAME]
+    before, mixing = deepcopy(theirs), [True]
+
+    def mix_up(answer: Any) -> Any:
+        if (listed := answer[0].get("load_balancers")) and mixing and mixing.pop():
+            first, second = listed
+            for key in mixed_up:
+                first[key], second[key] = second[key], first[key]
+        return answer
+
+    cloud.gate.spoil = mix_up
+    called = getattr(cloud.load_balancers, method)
+    rest = [] if method == "delete" else [nodes]
+    with pytest.raises(CloudError, match="is not the Service's own"):
+        await invoke(called, asked, *rest)
+    assert do.balancers[theirs["id"]] == before
+    await invoke(called, asked, *rest)
+    assert do.balancers[theirs["id"]] == before
+
+
 @pytest.mark.parametrize("lines", [[f"vpc-id = {VPC}"], []], ids=["with VPC", "without"])
 async def test_a_droplet_that_is_not_there_keeps_no_service_from_its_load_balancer(
     do: DigitalOcean, worker: Json, lines: list[str]

@@ -286,6 +286,35 @@ async def test_a_list_that_lacks_a_published_balancer_moves_no_service(
     assert (await network.started().ensure(asked, [])).ingress != made.ingress, "another's by now"
 
 
+@pytest.mark.parametrize("mixed_up", [("config",), ("listen_address",), ("config", "description")])
+@pytest.mark.parametrize("method", ["ensure", "update_nodes", "delete"])
+async def test_records_that_one_list_mixes_up_have_no_other_one_changed_or_deleted(
+    method: str, mixed_up: Sequence[str]
+) -> None:
+    """By the marks of a Service, the load balancer of another was its second one, and deleted."""
+    network, asked, theirs = Network(), service(), service("theirs", ports=[port(81)])
+    nodes = [node(f"n-{at}", f"incus://k8s/{UUID[:-3]}{300 + at}") for at in range(3)]
+    provider = network.started()
+    for each in (asked, theirs):
+        made = await provider.ensure(each, nodes)
+    address = made.ingress[0].ip
+    before = deepcopy(network.records[address])
+
+    def mixing_up(listed: Sequence[Json]) -> list[Any]:
+        first, second = deepcopy(listed)
+        other = {key: second[key] for key in mixed_up}
+        second |= {key: first[key] for key in mixed_up}
+        return [first | other, second]
+
+    network.lists = [mixing_up]
+    rest = {"ensure": [nodes[:1]], "update_nodes": [nodes[:1]], "delete": []}[method]
+    with pytest.raises(CloudError, match="has other marks"):
+        await getattr(provider, method)(asked, *rest)
+    assert network.records[address] == before
+    await getattr(provider, method)(asked, *rest)
+    assert network.records[address] == before
+
+
 @pytest.mark.parametrize(
     ("changes", "stays"),
     [

@@ -224,16 +224,24 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         return record
 
     async def update(self, record: Json, changes: Json) -> Json:
-        """It is written whole: what is old, or lacks a part, is read by itself before."""
+        """It is written whole: what is old, or lacks a part, is as read by itself before."""
         path, balancer_id = _path_of(record), text(record.get("id"))
-        settings = self._compared.get(balancer_id)
+        settings, found = self._compared.get(balancer_id), await self._look_again(record)
         if settings is None or plan.lacks(record, settings):
-            record = await self._look(balancer_id) or record
+            record = found
         body = plan.update(record, changes)
         return await self._send("UpdateLoadBalancer", "PUT", path, body, "id", balancer_id)
 
+    async def _look_again(self, record: Json) -> Json:
+        """It, read by itself; raises where a list has it as another Service's."""
+        found = await self._look(text(record.get("id"))) or record
+        if _whose(found) != _whose(record):
+            raise CloudError(f"ListLoadBalancers: {record.get('id')} is not the Service's own")
+        return found
+
     async def remove(self, record: Json) -> None:
         balancer_id = text(record.get("id"))
+        await self._look_again(record)
         self._made = {uid: made for uid, made in self._made.items() if made != balancer_id}
         self._compared.pop(balancer_id, None)
         await self._api.write("DeleteLoadBalancer", "DELETE", _path_of(record))
@@ -289,6 +297,10 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         except NotFound:
             await self._api.write("CreateTag", "POST", "/tags", {"name": tag})
             await self._api.write("TagLoadBalancer", "POST", path, {"resources": [of]})
+
+
+def _whose(record: Json) -> str:
+    return service_of(tags_of(record)) or text(record.get("name"))
 
 
 def _path_of(record: Json) -> str:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from ccm.cloud.interface import Instances
+from ccm.cloud.json_api import verify_about
 from ccm.cloud.many_members import check_members, compute
 from ccm.cloud.record_balancers import Desired, RecordBalancers
 from ccm.cloud.shared_read import SharedLock
@@ -191,23 +192,35 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
 
     async def _verify_not_own(self, request: BalancerRequest, address: str) -> None:
         """Raise for what a list lacked: the Service would get another address."""
+        found = await self._look(address)
+        if found and plan.is_marked(found, self._cluster, request.uid):
+            raise CloudError(f"List{self._noun}s: the answer lacked the Service's own {address}")
+
+    async def _look(self, address: str) -> Json | None:
         path, query = self._path + path_of(address), {"project": self._section.project}
         try:
-            answer = await self._api.get(f"Get{self._noun}", path, **query)
+            found = dict(mapping(await self._api.get(f"Get{self._noun}", path, **query)))
         except NotFound:
-            return
-        found = dict(mapping(answer))
-        if address_of(found) != address or plan.is_marked(found, self._cluster, request.uid):
-            raise CloudError(f"List{self._noun}s: the answer lacked the Service's own {address}")
+            return None
+        verify_about(f"Get{self._noun}", found, "listen_address", address)
+        return found
+
+    async def _verify_marks(self, record: Json) -> None:
+        """Raise where a list has it with other marks than it has: it may be another Service's."""
+        found = await self._look(address_of(record)) or record
+        if plan.config_of(found) != plan.config_of(record):
+            raise CloudError(f"List{self._noun}s: {address_of(record)} has other marks")
 
     async def update(self, record: Json, changes: Json) -> Json:
         """The whole record at once: in some versions a part ends the request without an answer."""
+        await self._verify_marks(record)
         body = {key: record[key] for key in plan.WRITTEN if key in record} | changes
         await self._call("Update", "PUT", address_of(record), body)
         return record | changes
 
     async def remove(self, record: Json) -> None:
         """Success once Incus lists none; it may delete one and say that it failed."""
+        await self._verify_marks(record)
         await self._call("Delete", "DELETE", address_of(record))
 
     async def _call(self, verb: str, method: str, address: str, body: Json | None = None) -> Any:
