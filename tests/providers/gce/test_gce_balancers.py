@@ -298,16 +298,18 @@ async def test_the_firewall_follows_the_source_ranges(gce: Gce, cloud: Started) 
 
 @pytest.mark.parametrize("kind", [{}, {TYPE: "Internal"}], ids=["external", "internal"])
 @pytest.mark.parametrize("before", [[80], [22, 443]])
-async def test_an_old_list_closes_no_port_as_nodes_change(
-    gce: Gce, cloud: Started, before: list[int], kind: dict[str, str]
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_old_lists_close_no_port_as_nodes_change(
+    gce: Gce, start: Start, is_new: bool, before: list[int], kind: dict[str, str]
 ) -> None:
     """By one from before a change, the firewall had ports alone that its Service has no longer."""
-    nodes, asked = hosts(gce), web(443, 8443, annotations=kind)
+    nodes, asked, cloud = hosts(gce), web(443, 8443, annotations=kind), await start()
     await ensure(cloud, web(*before, annotations=kind), *nodes)
-    old = deepcopy(gce.cloud.named("firewalls"))
+    old = [*deepcopy(gce.cloud.named("firewalls")).values()]
     await ensure(cloud, asked, *nodes)
     firewalls = deepcopy(gce.cloud.named("firewalls"))
-    lists = [[*old.values()]]
+    cloud = await start() if is_new else cloud
+    lists = [old] if is_new else [old] * 9
 
     def outdated(answer: Any) -> Any:
         content, response = answer
@@ -316,11 +318,31 @@ async def test_an_old_list_closes_no_port_as_nodes_change(
         return content, response
 
     cloud.gate.spoil = outdated
-    with pytest.raises(CloudError, match="two answers"):
-        await parts_of(cloud).update_nodes(asked, nodes[1:])
-    assert gce.cloud.named("firewalls") == firewalls
+    if is_new:
+        with pytest.raises(CloudError, match="two answers"):
+            await parts_of(cloud).update_nodes(asked, nodes[1:])
     await parts_of(cloud).update_nodes(asked, nodes[1:])
     assert gce.cloud.named("firewalls") == firewalls
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"), [({}, "targetPool"), ({TYPE: "Internal"}, "backendService")]
+)
+async def test_a_node_that_joins_while_a_list_lacks_the_backends_joins_later(
+    gce: Gce, cloud: Started, kind: dict[str, str], part: str
+) -> None:
+    """It counted as done, and the Node was nowhere for half an hour."""
+    nodes, asked = hosts(gce), web(annotations=kind)
+    await ensure(cloud, asked, *nodes[:2])
+
+    def lacking(answer: Any) -> Any:
+        content, response = answer
+        is_it = content.get("kind") == f"compute#{part}List"
+        return ({**content, "items": []} if is_it else content), response
+
+    cloud.gate.spoil = lacking
+    with pytest.raises(CloudError):
+        await parts_of(cloud).update_nodes(asked, nodes)
 
 
 async def test_whoever_may_not_change_the_shared_vpc_says_how(gce: Gce, start: Start) -> None:

@@ -21,7 +21,7 @@ from ccm.errors import (
 )
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node, text
-from ccm.model.service import Feature, Service
+from ccm.model.service import Feature, Service, Socket
 from ccm.providers.gce import ids
 from ccm.providers.gce.api import GceApi
 from ccm.providers.gce.config import SUBSETS, GlobalSection
@@ -91,6 +91,7 @@ class GceLoadBalancers:
         self._read = SharedRead(self._read_all)
         self._shared = SharedParts(self._parts, self._services)
         self._in_use = dict[str, str]()  # addresses, by the names of load balancers
+        self._served = dict[str, frozenset[Socket]]()  # what each was last made to serve
 
     # The interface
 
@@ -111,12 +112,14 @@ class GceLoadBalancers:
         work = await self._look_up(service)
         request = read_request(service, work.place)
         await self._verify_listed(service, work)
+        self._served.pop(work.names.balancer, None)  # a part of it may be done
         with warnings_as_notes(request):
             if work.is_there and work.is_internal != request.is_internal:
                 await self._verify_whole(work)
                 await self._delete(work)
                 work = await self._look(service)
             rule = await self._ensure(work, request, nodes)
+        self._served[work.names.balancer] = service.proxied
         return _balancer(work.names, rule, tuple(request.warnings))
 
     async def update_nodes(self, service: Service, nodes: Sequence[Node]) -> None:
@@ -133,19 +136,25 @@ class GceLoadBalancers:
                 other = last_part(text(work.rule.get("backendService")))
                 why = f"the rule leads to backend service {other}, which is not the Service's"
                 raise CloudError(f"{why}: it is not changed")
-            if backend := work.observed.get(SERVICE, name):
-                update = self._services.set_backends(work.place, work.names, backend, paths)
-                await self._present.write(update)
+            if not (backend := work.observed.get(SERVICE, name)):
+                raise CloudError(f"regionBackendServices.list: the answer lacks {name}")
+            update = self._services.set_backends(work.place, work.names, backend, paths)
+            await self._present.write(update)
         elif pool := work.own(POOL):
             update = self._pools.set_instances(work.place, pool, paths)
             await self._present.write(update)
+        else:
+            raise CloudError(f"targetPools.list: the answer lacks {work.names.balancer}")
 
     async def _close_given_up(self, service: Service, work: Work) -> None:
         """Take ports from the firewall that nodes do not serve for the Service any more.
 
-        One list may lack ports, or be from before a change: two have to agree.
+        One list may lack ports, or be from before a change: two have to agree, and none counts
+        about what this process has made so.
         """
         name = work.names.firewall
+        if self._served.get(work.names.balancer) == service.proxied:
+            return
         current = work.observed.get(FIREWALL, name)
         left = design.without_given_up(current or {}, service)
         if not current or not design.changes(left, current):
@@ -162,6 +171,7 @@ class GceLoadBalancers:
 
     async def delete(self, service: Service) -> None:
         self._in_use.pop(service.default_balancer_name, None)
+        self._served.pop(service.default_balancer_name, None)
         work = await self._look(service)
         # What we made is ours, whichever controller the tenant names.
         if not (work.is_marked or work.is_begun):
