@@ -16,6 +16,7 @@ from ccm.providers.aws.topology import NetworkTopology
 from ccm.providers.azure.api import failure
 from ccm.providers.azure.ids import machine_of, scope_of
 from ccm.providers.azure.lb.owners import services_of
+from ccm.providers.digitalocean.lb.plan import has_address
 from ccm.providers.gce.ids import instance_of
 from ccm.providers.gce.lb.names import described
 from ccm.providers.incus.ids import uuid_of
@@ -39,12 +40,19 @@ def read_machine(name: str) -> None:
         InventoryReader(VCENTER)._understood([listed]).send(None)
 
 
+def is_reached_at(address: str) -> bool:
+    """Whether a Node that says so of itself has an address."""
+    node = Node({"status": {"addresses": [{"type": "ExternalIP", "address": address}]}})
+    return has_address(node, 4, ("ExternalIP",))
+
+
 @pytest.mark.parametrize(
     ("begin", "repeated", "use"),
     [
         pytest.param("", "/", label_value, id="label"),
         pytest.param("", "1.", read_address, id="address"),
         pytest.param("", "1.", lambda text: read_network(f"{text}/24"), id="network"),
+        pytest.param("", ".", is_reached_at, id="digitalocean-address"),
         pytest.param(
             "",
             "a",

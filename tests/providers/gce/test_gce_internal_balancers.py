@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud.testkit.harness import service
+from ccm.cloud.testkit.harness import node, service
 from ccm.errors import CloudError
 from ccm.model.objects import Json
+from ccm.providers.gce.lb import backends
 from ccm.providers.gce.lb.request import GLOBAL_ACCESS, OLD_TYPE, SHARE, SUBNET, TYPE
 from tests.labs.gce.project import PROJECT, REGION, ZONES
 from tests.labs.gce.server import Gce
@@ -145,6 +146,25 @@ async def test_a_member_that_is_there_spoils_no_batch(gce: Gce, cloud: Started) 
     gce.fault("instanceGroups.addInstances", status=400, reason="memberAlreadyExists")
     await ensure(cloud, web(annotations=INTERNAL), *hosts(gce))
     assert [len(group(gce, zone)) for zone in ZONES] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("is_ready", [False, True])
+async def test_instances_that_never_were_push_no_member_out_of_a_full_group(
+    gce: Gce, cloud: Started, monkeypatch: pytest.MonkeyPatch, is_ready: bool
+) -> None:
+    """A kubelet may register a thousand Nodes that name some, and keep them Ready."""
+    monkeypatch.setattr(backends, "MAX_MEMBERS", 3)
+    nodes, asked = hosts(gce), web(annotations=INTERNAL)
+    await ensure(cloud, asked, *nodes)
+    zone = nodes[0].provider_id.rpartition("/")[0]
+    made = [node(f"a-{at}", f"{zone}/a-{at}") for at in range(6)]
+    for item in made:
+        item.raw["status"] = {"conditions": [{"type": "Ready", "status": str(is_ready)}]}
+    gce.calls.clear()
+    with pytest.raises(CloudError, match="not trusted" if is_ready else "left out"):
+        await parts_of(cloud).update_nodes(asked, [*made, *nodes])
+    assert "instanceGroups.removeInstances" not in gce.writes()
+    assert [len(group(gce, item)) for item in ZONES] == [1, 1, 1]
 
 
 async def test_other_groups_keep_their_instances(gce: Gce, cloud: Started) -> None:

@@ -6,10 +6,10 @@ that is there.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any
 
 from ccm.errors import Refused
+from ccm.model.cloud import read_address
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.records import differences
 from ccm.providers.digitalocean import ids
@@ -108,14 +108,9 @@ def backends(kind: str, network: str, nodes: Iterable[Node]) -> Backends:
 def has_address(node: Node, version: int, kinds: Collection[str]) -> bool:
     """Whether a Node has an address of this version and of one of these types."""
     for address in node.addresses[:MAX_ADDRESSES]:
-        try:
-            if (
-                address.get("type") in kinds
-                and ip_address(text(address.get("address"))).version == version
-            ):
-                return True
-        except ValueError:
-            continue
+        found = read_address(text(address.get("address"))) if address.get("type") in kinds else None
+        if found and found.version == version:
+            return True
     return False
 
 

@@ -187,8 +187,11 @@ class BackendServices:
     async def _fill(
         self, place: Place, zone: str, names: Names, members: set[str], wanted: Collection[str]
     ) -> None:
-        """One that is a member already spoils the batch: then the members are read again, once."""
-        kept = {*sorted(wanted)[:MAX_MEMBERS]}
+        """One that is a member already spoils the batch: then the members are read again, once.
+
+        Of too many those stay that are members: Nodes may name instances that are not there.
+        """
+        kept = {*sorted(wanted, key=lambda path: (path not in members, path))[:MAX_MEMBERS]}
         if gone := members - kept:
             await self._change("removeInstances", zone, names, gone)
         try:
