@@ -12,6 +12,7 @@ import orjson
 
 from ccm.background import call_later
 from ccm.bus.frames import Hello
+from ccm.decide.budget import Allowances
 from ccm.kube.client import Kube
 from ccm.kube.watch import (
     Deleted,
@@ -49,6 +50,8 @@ RESOURCES = {
 
 SUMMARY_INTERVAL = 60.0  # seconds between two records of a watch that stays interrupted
 MAX_VALUE = 4 << 20  # bytes of one object; a frame to a worker has room for it beside others
+MAX_NODE = 128 << 10  # of a Node, ten times what any honest one has; each is read for each Service
+SKIPPED, SKIPPED_REFILL, SKIPPED_KEPT = 3, 60.0, 1000  # records of one object
 BURST_SIZE = 4  # changes of a moment that are a burst
 
 
@@ -240,6 +243,7 @@ class Reflector:
     ) -> None:
         self._retry_delay = retry_delay
         self._kind, self._events, self._debounce_list = kind, events, debounce_list
+        self._skipped = Allowances[str](SKIPPED, SKIPPED_REFILL, SKIPPED_KEPT)
         self._on_change, self._on_synced = on_change, on_synced
         self._on_restored = on_restored
         self._stores: dict[tuple[str, tuple[FieldPath, ...]], ProjectedStore] = {}
@@ -335,8 +339,8 @@ class Reflector:
             except orjson.JSONEncodeError as error:
                 self._skip(key, str(error))
                 continue
-            if len(value) > MAX_VALUE:
-                self._skip(key, f"{len(value)} bytes of it are wanted, of {MAX_VALUE} at the most")
+            if len(value) > (most := MAX_NODE if self._kind == "Node" else MAX_VALUE):
+                self._skip(key, f"{len(value)} bytes of it are wanted, of {most} at the most")
                 continue
             if old := store.values.get(key):
                 self._is_restored |= version < old[0]
@@ -367,7 +371,8 @@ class Reflector:
 
     def _skip(self, key: str, why: str) -> None:
         self.malformed += 1
-        log.error("object skipped", extra={"kind": self._kind, "key": key, "why": why})
+        if not self._skipped.take(key, time.monotonic()):
+            log.error("object skipped", extra={"kind": self._kind, "key": key, "why": why})
 
     def _on_failed(self, why: str) -> None:
         if not self._failure:

@@ -21,7 +21,7 @@ from ccm.kube.watch import WatchTimings
 from ccm.model.objects import Json, Projection
 from ccm.model.status import DeliveryStatus, WatchStatus
 from ccm.supervisor import informer
-from ccm.supervisor.informer import MAX_VALUE, InformerTimings, SharedInformer
+from ccm.supervisor.informer import MAX_NODE, SKIPPED, InformerTimings, SharedInformer
 from tests.support.deadlines import timeout
 from tests.support.waiting import until
 from workers.store import Store
@@ -268,7 +268,7 @@ async def test_an_object_that_cannot_be_passed_on_is_skipped_alone(
 async def test_an_object_that_is_too_large_for_a_frame_stays_what_it_was(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    large = "x" * MAX_VALUE
+    large = "x" * MAX_NODE
     nodes = Nodes(node("a", **{"is": 1}), node("b", **{"is": large}))
     async with world(nodes) as (here, api):
         api.newest = 100  # the list is read object by object, and all of it is of one version
@@ -278,8 +278,12 @@ async def test_an_object_that_is_too_large_for_a_frame_stays_what_it_was(
         nodes.say("MODIFIED", node("a", 101, **{"is": large}))
         nodes.say("ADDED", node("c", 102, **{"is": 3}))
         await until(lambda: worker.labels() == {"a": 1, "c": 3})
+        for version in range(103, 120):
+            nodes.say("MODIFIED", node("a", version, **{"is": large}))
+        nodes.say("MODIFIED", node("c", 120, **{"is": 4}))
+        await until(lambda: worker.labels() == {"a": 1, "c": 4})
     reported = [record for record in caplog.records if record.message == "object skipped"]
-    assert [vars(record)["key"] for record in reported] == ["b", "a"]
+    assert [vars(record)["key"] for record in reported] == ["b", *["a"] * SKIPPED]
 
 
 async def test_status_tells_how_long_the_api_server_has_been_silent(
