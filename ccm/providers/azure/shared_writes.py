@@ -61,6 +61,7 @@ class SharedResource:
         self._shared = SharedWrite(self._write_now, lock)
         self._alone = dict[str, float]()  # owners, until when
         self._etag, self._entries = "", set[tuple[str, str]]()  # as known last
+        self._confirmed: Json | None = None  # what two answers had, or the last write gave
 
     async def read(self) -> Json | None:
         """What there is; None when it is not."""
@@ -133,6 +134,8 @@ class SharedResource:
             item.change.is_effective = wanted != unchanged
         pending = [item for item in batch if not item.is_done]
         await self._verify(current, wanted, is_known=not self._is_kept or before == self._etag)
+        if current is not None and wanted != current and self._is_kept:
+            await self._confirm(current)
         state = text(properties_of(current or {}).get("provisioningState"))
         if wanted == (current or self._empty) and (state != "Failed" or not pending):
             result = current
@@ -149,7 +152,18 @@ class SharedResource:
                 await self._learn(result)
             else:
                 result = await self.read()
+            self._confirmed = copy_of(result) if result else None
         end_all(pending, result)
+
+    async def _confirm(self, current: Json) -> None:
+        """Raise where another read has other contents of the same ETag: one may mix up parts."""
+        if current == self._confirmed:
+            return
+        again = await self.read() or {}
+        if again != current and again.get("etag") == current.get("etag"):
+            why = f"{self._noun} {self.path}: two answers differ"
+            raise PreconditionFailed(why, RACE_RETRY)
+        self._confirmed = copy_of(current)
 
     async def _learn(self, found: Json) -> None:
         """Keep which entries its ETag stands for; raises for an answer that lacks some of them.

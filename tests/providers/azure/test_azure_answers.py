@@ -256,7 +256,7 @@ async def test_an_interface_keeps_the_settings_that_one_answer_lacks(lacking: st
 
 async def test_what_the_first_answer_of_a_process_lacks_is_not_written_back() -> None:
     """No ETag of before says what others have, such as another cluster's routes."""
-    answers, written = [["a"], ["a", "b"]], list[list[str]]()
+    answers, written = [["a"], ["a", "b"], ["a", "b"]], list[list[str]]()
 
     def record(names: list[str]) -> Json:
         state = {RULES: [{"name": name} for name in names], "provisioningState": "Succeeded"}
@@ -418,9 +418,43 @@ async def test_what_lacks_entries_that_its_etag_stands_for_is_not_written() -> N
     assert not answers
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_parts_that_one_answer_mixes_up_are_not_written_back(is_new: bool) -> None:
+    """Another Service's rule went, or got this one's port, and its frontend with its address."""
+    theirs, current = {"name": "theirs", "properties": {"frontendPort": 80}}, list[Json]()
+    mixed_up: Json = {**theirs, "properties": {"frontendPort": 443}}
+    answers, etag = list[list[Json]](), 1
+
+    class Api:
+        async def get(self, operation: str, path: str) -> Json:
+            return record(answers.pop(0) if answers else [theirs])
+
+        async def list(self, operation: str, path: str) -> Sequence[Json]:
+            return [record([theirs])]
+
+        async def put(self, operation: str, path: str, body: Json, etag: str) -> Json:
+            current.append(body)
+            return body
+
+    def record(rules: list[Json]) -> Json:
+        properties = {RULES: rules, "provisioningState": "Succeeded"}
+        return {"id": BALANCER, "etag": f"{etag}", "properties": properties}
+
+    def add(item: Json) -> None:
+        item["properties"][RULES].append({"name": "own"})
+
+    resource = SharedResource(cast(AzureApi, Api()), "LoadBalancer", BALANCER, {})
+    if not is_new:
+        await resource.change(add)
+        etag += 1
+    answers.append([mixed_up])
+    await resource.change(add)
+    assert current[-1]["properties"][RULES] == [theirs, {"name": "own"}]
+
+
 async def test_an_entry_that_one_answer_made_up_does_not_stop_all_changes_for_good() -> None:
     """The write fails, and no later answer has the entry: the list says whether it is there."""
-    answers, written = [["a", "made-up"], ["a"], ["a"]], list[list[str]]()
+    answers, written = [["a", "made-up"]] * 2 + [["a"]] * 3, list[list[str]]()
 
     def record(names: list[str]) -> Json:
         return {
