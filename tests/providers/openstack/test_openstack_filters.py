@@ -640,6 +640,22 @@ async def test_a_floating_ip_that_is_listed_without_its_port_stays_where_it_is()
     assert there.changes == []
 
 
+async def test_a_floating_ip_that_one_list_has_with_the_mark_of_another_stays() -> None:
+    """It was a person's, or kept for a Service to come: a list that mixed it up had it deleted."""
+    kept = {"id": "f-1", "floating_ip_address": "203.0.113.7", "port_id": None, "description": "x"}
+    there = Alone({"/floatingips/f-1": {"floatingip": kept}})
+    there.lists["floatingips"] = [{**kept, "description": NAMES.floating_ip}]
+    api = cast(OpenStackApi, there)
+    request = read_request(service(), BalancerSection(), {}, Cluster("kubernetes"))
+    addresses = Addresses(api, Networks(api))
+    with pytest.raises(CloudError, match="another description of f-1"):
+        await addresses.release(NAMES, False, ["vip"])
+    record = {"vip_port_id": "vip", "vip_address": "10.0.0.9"}
+    with pytest.raises(CloudError, match="another description of f-1"):
+        await addresses.ensure(request, record, Role.OWNER)
+    assert there.changes == []
+
+
 async def test_external_networks_that_one_list_lacks_are_there_all_the_same() -> None:
     """Services of five minutes would have no floating IP, for half an hour."""
     inside, public = ({"id": name, "router:external": name == "p"} for name in ("i", "p"))

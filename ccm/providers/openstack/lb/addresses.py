@@ -106,8 +106,9 @@ class Addresses:
     async def release(self, names: Names, keeps: bool, ports: Collection[str]) -> None:
         """Release what was made for a Service whose load balancer is gone."""
         if not keeps:
-            for call in floating.plan_release(names, ports, await self._floating_ips()):
-                await self._verify_leads(call, ports)
+            current = await self._floating_ips()
+            for call in floating.plan_release(names, ports, current):
+                await self._verify_leads(call, ports, current)
                 await self._api.make(call)
 
     async def _outer_address(self, request: LoadBalancerRequest, record: Json, role: Role) -> str:
@@ -119,7 +120,7 @@ class Addresses:
         if isinstance(step, floating.NeedsFloatingIp):
             return await self._create(request, port_id, step.address)
         if isinstance(step, ApiCall):
-            await self._verify_leads(step, [port_id])
+            await self._verify_leads(step, [port_id], current)
             answer = await self._api.make(step)
             attached = mapping(answer.get("floatingip"))
             if not request.is_internal:
@@ -128,13 +129,20 @@ class Addresses:
             attached = floating.attached_to(port_id, current) or {}
         return "" if request.is_internal else floating.address_of(attached)
 
-    async def _verify_leads(self, call: ApiCall, ports: Collection[str]) -> None:
-        """Raise `CloudError` where a floating IP leads elsewhere: a list may lack its port."""
+    async def _verify_leads(
+        self, call: ApiCall, ports: Collection[str], listed: Sequence[Json]
+    ) -> None:
+        """Raise `CloudError` where a floating IP leads elsewhere, or is described otherwise: a list
+        may lack its port, or mix it up with another.
+        """
         answer = await self._api.get("GetFloatingIp", "network", call.path)
         found = mapping(answer.get("floatingip"))
         verify_about("GetFloatingIp", found, "id", call.path.rpartition("/")[2])
         if found.get("port_id") not in (None, "", *ports):
             raise CloudError(f"ListFloatingIps: the answer lacks the port of {found.get('id')}")
+        of_it = [item for item in listed if item.get("id") == found.get("id")]
+        if any(item.get("description") != found.get("description") for item in of_it):
+            raise CloudError(f"ListFloatingIps: another description of {found.get('id')}")
 
     async def _create(self, request: LoadBalancerRequest, port_id: str, address: str) -> str:
         """Make a floating IP in the first of the subnets that has one to give."""
