@@ -35,6 +35,8 @@ class Firewalls:
             return False
         if current:
             again = await self._find()  # one list may lack droplets that someone added
+            if again.get("id") != current.get("id"):
+                raise CloudError("ListFirewalls: two answers differ in which firewall it is")
             added = {*wanted["droplet_ids"], *(again.get("droplet_ids") or ())}
             path = path_of("firewalls", text(current.get("id")))
             wanted |= {"droplet_ids": sorted(added)}

@@ -1,5 +1,6 @@
 """The firewall of node ports: which are open, and when it is written."""
 
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from ccm.cloud.testkit.harness import port, service, uid_of
 from ccm.controllers import provided_by, with_defaults
-from ccm.errors import Refused
+from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Network
 from ccm.model.objects import Json
 from ccm.model.service import SOURCE_RANGES, Service
@@ -139,6 +140,23 @@ async def test_droplets_that_one_list_lacks_stay_behind_the_firewall(
     monkeypatch.setattr(do, "_get_firewalls", lambda *_: [answers.pop(0)])
     opened_now = service("a", type="NodePort", ports=[port(80)])
     assert (await reconciled(do, cloud, {"default/a": opened_now}))["droplet_ids"] == [7]
+
+
+@pytest.mark.parametrize("mixed_up", ["id", "name"])
+async def test_firewalls_that_one_list_mixes_up_have_no_other_one_written(
+    do: DigitalOcean, cloud: Started, monkeypatch: pytest.MonkeyPatch, mixed_up: str
+) -> None:
+    """Another cluster's, or a person's, got our name and rules, and its own were gone."""
+    own = await reconciled(do, cloud, {})
+    theirs = {**deepcopy(own), "id": UUID, "name": "theirs", "droplet_ids": [7]}
+    do.firewalls[UUID] = theirs
+    first, second = {**own, mixed_up: theirs[mixed_up]}, {**theirs, mixed_up: own[mixed_up]}
+    answers = [[own, theirs], [first, second]]
+    monkeypatch.setattr(do, "_get_firewalls", lambda *_: answers.pop())
+    assert cloud.firewalls
+    with pytest.raises(CloudError, match="ListFirewalls: two answers"):
+        await cloud.firewalls.ensure({Inbound("tcp", 30080)}, [])
+    assert do.firewalls == {own["id"]: own, UUID: theirs}
 
 
 async def test_no_service_closes_the_port_of_another_by_a_node_port_that_it_does_not_have(
