@@ -224,3 +224,27 @@ async def test_a_second_group_of_a_name_goes_with_what_it_allows() -> None:
     (left,) = neutron.groups.values()
     assert neutron.groups_of_ports() == {("default", left["id"])}
     assert [rule["remote_ip_prefix"] for rule in left["security_group_rules"]] == ["10.9.0.0/16"]
+
+
+@pytest.mark.parametrize("method", ["ensure", "delete"])
+async def test_groups_that_one_list_mixes_up_have_no_other_one_taken(method: str) -> None:
+    """Another's group went, with all that it lets in; or it was on the ports of all Nodes."""
+    neutron: Any = NeutronWithGroups()
+    for name in ("ours", "theirs"):
+        await SecurityGroups(neutron).ensure(name, "", [], ADDRESSES)
+    before, groups = neutron.groups_of_ports(), neutron.groups
+    ours, theirs = groups.values()
+    mixed_up = [{**ours, "id": theirs["id"]}, {**theirs, "id": ours["id"]}]
+    neutron.groups = {one["name"]: one for one in mixed_up}
+    find = neutron.pages_at
+
+    async def pages_at(operation: str, service: str, target: str, key: str) -> list[Json]:
+        listed: list[Json] = await find(operation, service, target, key)
+        neutron.groups = groups
+        return listed
+
+    neutron.pages_at = pages_at
+    rest: Any = {"ensure": ("", [], ADDRESSES), "delete": ()}[method]
+    with pytest.raises(CloudError, match="two answers about ours differ"):
+        await getattr(SecurityGroups(neutron), method)("ours", *rest)
+    assert (neutron.groups_of_ports(), {*neutron.groups}) == (before, {ours["id"], theirs["id"]})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ccm.cloud.json_api import read_list, verify_about
 from ccm.cloud.machines import verify_complete
+from ccm.cloud.newest import Newest
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import (
     CloudError,
@@ -206,6 +207,7 @@ class SecurityGroups:
     def __init__(self, api: OpenStackApi) -> None:
         self._api, self._ports = api, PortGroups(api)
         self._stale: set[str] | None = None
+        self._seen = Newest[str, list[str]]()  # IDs by name
 
     async def ensure(
         self,
@@ -218,7 +220,7 @@ class SecurityGroups:
 
         Neutron takes a name twice: a second group, from a list that lacked the first, goes.
         """
-        groups = await self._find(name)
+        groups = await self._agreed(name)
         group = groups[0] if groups else await self._create(name, description)
         for call in plan_rules(rules, group):
             await self._make(call)
@@ -227,7 +229,7 @@ class SecurityGroups:
 
     async def delete(self, name: str) -> None:
         """Take the group off all ports, and away."""
-        await self._delete(await self._find(name))
+        await self._delete(await self._agreed(name))
 
     async def _delete(self, groups: Iterable[Json]) -> None:
         for group in groups:
@@ -244,6 +246,17 @@ class SecurityGroups:
         if name in self._stale:
             await self.delete(name)
             self._stale.discard(name)
+
+    async def _agreed(self, name: str) -> list[Json]:
+        """As `_find`; two lists have to have what is new: one may mix up groups, and another's
+        would be on all ports, or gone.
+        """
+        found = await self._find(name)
+        if found and _ids(found) != self._seen.get(name):
+            if _ids(await self._find(name)) != _ids(found):
+                raise CloudError(f"ListSecurityGroups: two answers about {name} differ")
+            self._seen[name] = _ids(found)
+        return found
 
     async def _find(self, name: str) -> list[Json]:
         """Those of this name, whatever else the answer has: by it they are changed and deleted."""
@@ -284,6 +297,10 @@ def rules_for(
 
 def _is_refusal(error: CloudError) -> bool:
     return isinstance(error, Denied | Refused) and not isinstance(error, Unauthenticated)
+
+
+def _ids(groups: Iterable[Json]) -> list[str]:
+    return [text(group.get("id")) for group in groups]
 
 
 def _by_id(ports: Iterable[Json]) -> dict[str, Json]:
