@@ -1,7 +1,6 @@
 """CAs of client certificates, and of front proxies: from files, else from the cluster."""
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -204,7 +204,7 @@ def _cas(data: Mapping[str, Any], key: str) -> CertificateAuthorities:
 
 
 def _list(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = json.loads(text(data.get(key)) or "[]")
+    value = orjson.loads(text(data.get(key)) or "[]")
     if not isinstance(value, list):
         raise ValueError(f"{key} is not a list")
     return tuple(str(item) for item in value)

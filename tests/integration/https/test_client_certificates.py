@@ -182,6 +182,7 @@ async def test_a_changed_config_map_counts(reviews: ReviewApi, tmp_path: Path) -
         {"client-ca-file": "not a certificate"},
         {"requestheader-allowed-names": "{"},
         {"requestheader-allowed-names": '"x"'},
+        pytest.param({"requestheader-allowed-names": "[" * 100_000}, id="nested"),
     ],
 )
 async def test_an_invalid_config_map_changes_nothing(
