@@ -282,7 +282,8 @@ def _provide(
     if state.is_deleted and service.ingress:
         return SetStatus(service, [])  # before it may be another's
     applied, wanted = state.last_applied, relevant_spec(service, state.own_annotations)
-    is_lacking = applied is None or applied.is_lacking or not applied.served <= service.proxied
+    gave_up_ports = applied is not None and not applied.served <= service.proxied
+    is_lacking = applied is None or applied.is_lacking or gave_up_ports
     has_backends = bool(applied and applied.backends == backends and not is_lacking)
     lost = _lost_addresses(service, applied)
     refused_since = now - capabilities.timings.refusal_retry_period
@@ -290,13 +291,16 @@ def _provide(
         service, capabilities
     ):
         # What it has keeps serving as it is, so the backends behind it stay right.
-        is_left_behind = service.has_finalizer and not has_backends
+        may_have_one = bool(service.has_finalizer or service.ingress or state.owner)
+        is_left_behind = may_have_one and not has_backends
         step = UpdateNodes(service, backends) if is_left_behind else Refuse(service, why)
         period = capabilities.timings.balancer_resync_period
         is_old = applied is not None and now - max(applied.at, state.read_at) >= period
         return _give_up_lost(service, state, is_old=is_old) or step
-    # What leads to another Service is changed first: the finalizer may be contested for minutes.
+    # What leads elsewhere is changed first: the finalizer may be contested for minutes.
     if not (service.has_finalizer or state.has_lost_node_ports):
+        if gave_up_ports:
+            return UpdateNodes(service, backends)
         is_new = not (state.owner or service.ingress)
         why = why_refused(service, capabilities) if is_new else ""
         return Refuse(service, why) if why else AddFinalizer(service)

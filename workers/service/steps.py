@@ -81,7 +81,9 @@ def attempted(state: ServiceState, action: Action) -> ServiceState:
         case EnsureBalancer(service, backends):
             owner = state.owner or service
             ports = state.node_ports | node_ports_of(service)
-            applied = state.last_applied and replace(state.last_applied, relevant_spec=None)
+            if applied := state.last_applied:
+                served = applied.served | service.proxied
+                applied = replace(applied, relevant_spec=None, served=served)
             state = replace(state, last_applied=applied, owner=owner, is_deleted=False)
             return replace(state, backends_sent=backends, node_ports=ports)
         case AddFinalizer():

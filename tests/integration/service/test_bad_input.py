@@ -13,6 +13,7 @@ from ccm.model.objects import Json
 from ccm.model.service import SOURCE_RANGES, UNPROXIED, Feature, Service
 from ccm.settings import Settings
 from tests.support.nodes import Tweak
+from workers.performer import REVERTS
 from workers.service.plan import Capabilities
 
 from .objects import (
@@ -260,6 +261,35 @@ async def test_ports_that_a_service_gives_up_that_was_refused_since_a_restart_ar
         await w.change(spec(ports=[port(80)]))
         await w.change(annotated({"a": "c"}))
         assert len(w.balancers.named("update")) == 1
+
+
+async def test_ports_that_a_change_may_have_opened_before_it_failed_are_closed() -> None:
+    async with running_with(service(), N1) as w:
+        w.balancers.failures["ensure"] = [Refused("no room for a health check")] * 9
+        await w.change(spec(ports=[port(22), port(80)]))
+        w.balancers.calls.clear()
+        await w.change(spec(ports=[port(80)]))
+        assert len(w.balancers.named("update")) == 1
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+@pytest.mark.parametrize("restarts", [True, False])
+async def test_who_takes_the_finalizer_away_has_ports_closed_that_it_gave_up(
+    is_refused: bool, restarts: bool
+) -> None:
+    """Again and again: it is written minutes later then."""
+    w = World(service(spec(ports=[port(22), port(80)])), N1)
+    if restarts:
+        async with running(w):
+            w = w.restarted()
+    async with running(w):
+        w.balancers.failures["ensure"] = [Refused("no")] * 9 if is_refused else []
+        for _ in range(REVERTS + 1):
+            await w.change(without_finalizer)
+        w.balancers.calls.clear()
+        await w.change(spec(ports=[port(80)]))
+        assert w.balancers.named("update")
+        assert not w.service().has_finalizer
 
 
 @pytest.mark.parametrize("label", UNPROXIED)
