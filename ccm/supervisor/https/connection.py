@@ -24,8 +24,8 @@ MAX_OVERHEAD = 24 << 10
 MAX_UNHANDLED = 64 << 10  # bytes of requests that a client may send before they are handled
 MAX_UNSENT = 64 << 10  # bytes of answers that wait for a client before its next request does
 MAX_WAIT = 30.0  # seconds that these wait for a client that reads none
-TURN = 0.005  # seconds of the processor for handshakes, in one turn of the loop
-SHARE = 0.125  # of the time, where handshakes come without end
+TURN = 0.005  # seconds of the processor for who is not permitted, in one turn of the loop
+SHARE = 0.125  # of the time, where these come without end
 SAVED = 0.4  # seconds of rest that a quiet time makes up for: a few handshakes wait for none
 
 
@@ -96,17 +96,17 @@ class PacedCalls:
     """Work that takes milliseconds: `TURN` of what waits is done in a turn of the loop, and most of
     the time is for all else.
 
-    Owners take turns, and the newest of each comes first: where there is more than can be done, the
-    others' clients give up.
+    Owners take turns. Of each, what is added with `is_first` goes before all else, as the clients
+    of handshakes give up where there is more than can be done.
     """
 
     def __init__(self) -> None:
         self._waiting = RoundRobin[Callable[[], object]]()
         self._is_due, self._rests_until = False, 0.0
 
-    def add(self, owner: str, work: Callable[[], object]) -> None:
+    def add(self, owner: str, work: Callable[[], object], is_first: bool = True) -> None:
         """Do it in its turn, once however often it was added until then."""
-        self._waiting.add(owner, work, is_first=True)
+        self._waiting.add(owner, work, is_first)
         self._call()
 
     def remove(self, owner: str, work: Callable[[], object]) -> None:
@@ -135,7 +135,8 @@ class PacedCalls:
 class BoundedTls(SSLProtocol):
     """TLS of one client: ends one that sends what is no data, and reads little of it at a time.
 
-    Handshakes take `TURN` at most in a turn of the loop, and one piece more; then they rest.
+    Handshakes, and what comes of who had no permitted request, take `TURN` at most in a turn of the
+    loop, and one piece more; then they rest.
     """
 
     max_size = MAX_READ
@@ -145,12 +146,13 @@ class BoundedTls(SSLProtocol):
         client: BoundedClient,
         context: ssl.SSLContext,
         timeout: float,
-        handshakes: PacedCalls,
+        paced: PacedCalls,
         address: str,
         on_lost: Callable[["BoundedTls"], object],
     ) -> None:
         """`timeout`: seconds for the handshake; `address`: the client's."""
-        self._handshakes, self._address = handshakes, address
+        self._paced, self._address, self._arrived = paced, address, 0
+        self._reader = f"{address} reads"  # has turns apart from those of its handshakes
         loop = asyncio.get_running_loop()
         self._is_ready = loop.create_future()
         super().__init__(
@@ -196,13 +198,23 @@ class BoundedTls(SSLProtocol):
         self.client.overhead += nbytes
         if self.client.overhead > MAX_OVERHEAD:
             self.abort()
+        elif self._is_ready.done() and not self.client.is_permitted:
+            assert self._raw
+            self._raw.pause_reading()  # what came stays in the buffer until its turn
+            self._arrived = nbytes
+            self._paced.add(self._reader, self._go_on_reading, is_first=False)
         else:
             super().buffer_updated(nbytes)
+
+    def _go_on_reading(self) -> None:
+        assert self._raw
+        self._raw.resume_reading()
+        super().buffer_updated(self._arrived)
 
     def _do_handshake(self) -> None:
         assert self._raw
         self._raw.pause_reading()  # what comes meanwhile stays with the kernel
-        self._handshakes.add(self._address, self._go_on_shaking_hands)
+        self._paced.add(self._address, self._go_on_shaking_hands)
 
     def _go_on_shaking_hands(self) -> None:
         assert self._raw
@@ -212,5 +224,6 @@ class BoundedTls(SSLProtocol):
 
     def connection_lost(self, error: BaseException | None) -> None:
         super().connection_lost(error)
-        self._handshakes.remove(self._address, self._go_on_shaking_hands)
+        self._paced.remove(self._address, self._go_on_shaking_hands)
+        self._paced.remove(self._reader, self._go_on_reading)
         self._on_lost(self)

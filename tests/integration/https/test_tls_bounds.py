@@ -93,6 +93,40 @@ async def test_handshakes_without_end_leave_each_turn_of_the_loop_short(
     assert len({*turns}) == len(turns)
 
 
+async def test_reads_without_end_leave_each_turn_of_the_loop_short(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 98 clients that sent 14 small records at a time, a turn took 50 ms of the processor."""
+    monkeypatch.setattr(connection_module, "TURN", 0.0)  # as if the first took all of it
+    protocol: Any = SSLProtocol
+    turns, now, take_in = list[int](), 0, protocol.buffer_updated
+
+    async def count() -> None:
+        nonlocal now
+        while True:
+            now += 1
+            await asyncio.sleep(0)
+
+    def noted(tls: SSLProtocol, size: int) -> None:
+        if isinstance(tls, BoundedTls):
+            turns.append(now)
+        take_in(tls, size)
+
+    writers = [
+        (await asyncio.open_connection("127.0.0.1", server.port, ssl=trusting_anybody()))[1]
+        for _ in range(10)
+    ]
+    monkeypatch.setattr(protocol, "buffer_updated", noted)
+    counting = asyncio.create_task(count())
+    for writer in writers:
+        writer.write(b"GET / HTTP/1.1\r\n")
+    await until(lambda: len(turns) >= 10)
+    counting.cancel()
+    for writer in writers:
+        writer.close()
+    assert len({*turns}) == len(turns)
+
+
 async def test_handshakes_without_end_leave_most_of_the_time_to_others() -> None:
     """500 a second, of this host or of a hundred addresses, had Services wait ten times as long."""
     handshakes, taken = connection_module.PacedCalls(), 0.0
