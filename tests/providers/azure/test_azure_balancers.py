@@ -807,3 +807,30 @@ async def test_another_address_takes_the_place_of_the_services_own(
     (left,) = addresses(lab).values()
     assert [one.ip for one in made.ingress] == [left["properties"]["ipAddress"]]
     assert left["name"] == "by-hand"
+
+
+@pytest.mark.parametrize("mixed_up", ["id", "tags"])
+async def test_addresses_that_one_list_mixes_up_have_no_other_one_deleted(
+    lab: Lab, cloud: Started, node: Node, mixed_up: str
+) -> None:
+    """A person's, which nothing uses at the moment, went with a Service."""
+    body = {"sku": {"name": "Standard"}, "properties": {"publicIPAllocationMethod": "Static"}}
+    lab.put("publicIPAddresses", "by-hand", body)
+    await cloud.ensure(web(), node)
+    by_hand = addresses(lab)["by-hand"]
+
+    def mix_up(answer: Any) -> Any:
+        listed = answer[0].get("value") or [{}]
+        if len(listed) == 2 and "/publicIPAddresses/" in listed[0].get("id", ""):
+            first, second = ({**one} for one in listed)
+            first[mixed_up], second[mixed_up] = second.get(mixed_up), first.get(mixed_up)
+            return {**answer[0], "value": [first, second]}, *answer[1:]
+        return answer
+
+    cloud.gate.spoil = mix_up
+    with pytest.raises(CloudError, match="is not the Service's own"):
+        await delete(cloud, web())
+    assert addresses(lab)["by-hand"] == by_hand
+    cloud.gate.spoil = None
+    await delete(cloud, web())
+    assert addresses(lab) == {"by-hand": by_hand}

@@ -182,13 +182,19 @@ class PublicAddresses:
             ]
             path = id_of(record)
             if is_own and not others:
-                await self._api.delete("DeletePublicAddress", path)
+                await self._delete(owner, path)
                 continue
             left: Json = {"tags": {SERVICE_TAGS[0]: ",".join(others)} if is_own else {}}
             if has_label:  # or others would have its name
                 left["tags"][DNS_TAGS[0]] = None
                 left["properties"] = {"dnsSettings": None}
             await self._write(record, left, path)
+
+    async def _delete(self, owner: Owner, path: str) -> None:
+        """Raise where a list has it as the Service's and it is another's, which may be unused."""
+        if (found := await self._read(path)) and not owner.is_of(found):
+            raise CloudError(f"ListPublicAddresses: {path} is not the Service's own")
+        await self._api.delete("DeletePublicAddress", path)
 
     async def _write(self, listed: Json, wanted: Json, path: str) -> Json:
         """The address as it is then; what a list has of it, an answer of its ETag has to have.
