@@ -593,6 +593,19 @@ async def test_a_port_that_is_given_up_with_a_load_balancer_leads_to_no_port_of_
         assert rule["ports"] == open_ports
 
 
+@pytest.mark.parametrize(("asked", "method"), [(80, "firewalls.update"), (443, "firewalls.delete")])
+async def test_a_port_that_google_does_not_close_at_once_is_closed_later(
+    gce: Gce, cloud: Started, asked: int, method: str
+) -> None:
+    """Where it counted as refused, nothing would close it before the Service changes again."""
+    nodes = hosts(gce)
+    await ensure(cloud, web(22, 80), *nodes)
+    gce.fault(method, status=400, reason="invalid")
+    with pytest.raises(CloudError) as error:
+        await parts_of(cloud).update_nodes(web(asked), nodes)
+    assert not isinstance(error.value, Refused)
+
+
 @pytest.mark.parametrize("label", UNPROXIED)
 @pytest.mark.parametrize("is_there", [True, False])
 async def test_a_service_that_kube_proxy_leaves_out_opens_no_port_of_the_machines(

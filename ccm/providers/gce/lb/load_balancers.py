@@ -161,10 +161,13 @@ class GceLoadBalancers:
             return
         if (await self._look(service)).observed.get(FIREWALL, name) != current:
             raise CloudError(f"firewalls.list: two answers about {name} differ: asked again")
-        if left["allowed"]:
-            await self._parts.ensure(work.place, FIREWALL, left, current, [])
-        else:
-            await self._parts.delete(work.place, FIREWALL, name)
+        try:
+            if left["allowed"]:
+                await self._parts.ensure(work.place, FIREWALL, left, current, [])
+            else:
+                await self._parts.delete(work.place, FIREWALL, name)
+        except Refused as error:  # it is tried again: the Service may never change
+            raise CloudError(str(error)) from error
 
     async def withdraw(self, service: Service) -> None:
         """Packets arrive at the load balancer's address, and at no node port."""
