@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from ccm.cloud.gate import call
-from ccm.cloud.interface import MarksMachines
+from ccm.cloud.interface import LooksUp, MarksMachines
 from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
 from ccm.errors import CloudError, NotLeading
-from ccm.model.cloud import Instance
+from ccm.model.cloud import Answer, Instance
 from ccm.model.objects import Node
 from workers.controller import ControllerContext
 
@@ -188,7 +188,9 @@ class NodeMachines:
         nodes = self._nodes(self._holders.sharing(names))
         if not nodes or not self._instances:
             return set()
-        answers = await call(Priority.NODE_INIT, self._instances.describe, nodes)
+        part = self._instances
+        look_up = part.look_up if isinstance(part, LooksUp) else part.describe
+        answers: Mapping[str, Answer] = await call(Priority.NODE_INIT, look_up, nodes)
         found = (answers.get(node.name) for node in nodes)
         machines = {self._holders.keys_of(it): it for it in found if isinstance(it, Instance)}
         news = set[str]()

@@ -226,6 +226,18 @@ class BatchesReads(Protocol):
 
 
 @runtime_checkable
+class LooksUp(Protocol):
+    """What an `Instances` may have besides. A `MachineLookup` has it."""
+
+    async def look_up(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
+        """As `describe`, without a proof that a machine is gone, which may take a call each.
+
+        For claims on machines: kubelets make up any number of IDs.
+        """
+        ...
+
+
+@runtime_checkable
 class MarksMachines(Protocol):
     """What an `Instances` has besides, where machines carry marks that only the cloud's owner can
     give: a network, a tag, metadata. A `MachineLookup` has it.

@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ccm.cloud.lookup import NOT_UNDERSTOOD, batches, read_each
 from ccm.errors import CloudError, ConfigurationFault
@@ -22,9 +22,14 @@ M = TypeVar("M")
 T = TypeVar("T")
 
 MAX_REASONS = 3  # in one message
+MOST_PROOFS = 10  # under way together
 LEAST_ASKED = 3  # machines; fewer may end at once
 ANY_MACHINE = "any"
 """Among the marks that are required: whatever the rest of the configuration implies is not."""
+
+
+NOT_FOUND = Unknown("no machine was found")
+Prove = Callable[[Sequence[Node], Mapping[str, Answer], Any], Awaitable[dict[str, Answer]]]
 
 
 @dataclass(slots=True)
@@ -207,18 +212,26 @@ class MachineLookup(ABC, Generic[L, M]):
 
     async def describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
         """As in the interface; a batch that failed makes only its own Nodes `Unknown`."""
+        return await self._describe(nodes, self._prove)
+
+    async def look_up(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
+        """As in the interface."""
+        return await self._describe(nodes, _not_proven)
+
+    async def _describe(self, nodes: Sequence[Node], prove: Prove) -> Mapping[str, Answer]:
         reasons = {node.name: why for node in nodes if (why := self.why_not_asked(node))}
         answers: dict[str, Answer] = {name: Unknown(why) for name, why in reasons.items()}
         asked = [node for node in nodes if node.name not in reasons]
         split = dict(enumerate(batches(asked, self.batch_size)))
-        results = await read_each({at: self._describe_batch(some) for at, some in split.items()})
+        reads = {at: self._describe_batch(some, prove) for at, some in split.items()}
+        results = await read_each(reads)
         for at, result in results.items():
             if isinstance(result, CloudError):
                 result = all_unknown(split[at], [str(result)])
             answers |= result
         return {node.name: answers[node.name] for node in nodes}
 
-    async def _describe_batch(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+    async def _describe_batch(self, nodes: Sequence[Node], prove: Prove) -> dict[str, Answer]:
         listing = await self.read(nodes)
         answers, machines = dict[str, Answer](), dict[str, M]()
         results = await asyncio.gather(
@@ -240,7 +253,7 @@ class MachineLookup(ABC, Generic[L, M]):
             if node.name in machines
         ]
         answers |= zip(machines, await asyncio.gather(*reads), strict=True)
-        return answers | await self._prove(nodes, answers, listing)
+        return answers | await prove(nodes, answers, listing)
 
     def _only(self, node: Node, found: Sequence[M]) -> M | Unknown:
         """The one machine of the cluster's among those that a Node may be."""
@@ -269,11 +282,22 @@ class MachineLookup(ABC, Generic[L, M]):
             reasons = [reasons.why]
         if reasons:
             return all_unknown(missing, reasons)
-        proofs = (_unless_failed(self.prove_gone(node, listing)) for node in missing)
-        return {
-            node.name: confirmed(answers.get(node.name), proof)
-            for node, proof in zip(missing, await asyncio.gather(*proofs), strict=True)
-        }
+        proven = dict[str, Answer]()
+        for some in batches(missing, MOST_PROOFS):  # others who wait for calls have some as well
+            proofs = (_unless_failed(self.prove_gone(node, listing)) for node in some)
+            proven |= {
+                node.name: confirmed(answers.get(node.name), proof)
+                for node, proof in zip(some, await asyncio.gather(*proofs), strict=True)
+            }
+        return proven
+
+
+async def _not_proven(
+    nodes: Sequence[Node], answers: Mapping[str, Answer], listing: object
+) -> dict[str, Answer]:
+    """Unknown for all of which no machine was found."""
+    missing = (node for node in nodes if not isinstance(answers.get(node.name), Instance))
+    return {node.name: answers.get(node.name) or NOT_FOUND for node in missing}
 
 
 def all_unknown(nodes: Iterable[Node], reasons: Iterable[str]) -> dict[str, Answer]:

@@ -1,11 +1,12 @@
 """Machines of a cloud: found in one read, and gone only where another kind of read says so too."""
 
+import asyncio
 import re
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from ccm.cloud.machines import Listing, MachineLookup, join_reasons
+from ccm.cloud.machines import MOST_PROOFS, Listing, MachineLookup, join_reasons
 from ccm.errors import CloudError, ConfigurationFault
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
@@ -226,3 +227,33 @@ def test_marks_that_are_given_add_to_those_that_the_configuration_implies(
     assert toy.required_marks == required
     with pytest.raises(ConfigurationFault, match="'pool:a' is no mark of this cloud's machines"):
         toy.require_marks(["pool:a"])
+
+
+async def test_of_machines_that_are_not_there_some_are_asked_for_at_a_time() -> None:
+    """Each takes a call: of hundreds that wait for one, another read would be the last."""
+    names, at_once = [f"n{number}" for number in range(3 * MOST_PROOFS)], list[int]()
+
+    class Counting(Toy):
+        batch_size, under_way = len(names), 0
+
+        async def prove_gone(self, node: Node, listing: Records) -> Answer:
+            self.under_way += 1
+            at_once.append(self.under_way)
+            await asyncio.sleep(0)
+            self.under_way -= 1
+            return await super().prove_gone(node, listing)
+
+    answers = await Counting({}, dict.fromkeys(names, GONE)).describe(list(map(with_id, names)))
+    assert answers == dict.fromkeys(names, GONE)
+    assert max(at_once) == MOST_PROOFS
+
+
+async def test_who_looks_a_machine_up_gets_no_proof() -> None:
+    """It takes a call each, before all others: kubelets may share IDs that they made up."""
+    toy = Toy({"toy://1": [ONE]}, {"3": GONE})
+    nodes = [with_id("1"), with_id("3"), with_id("4", "other://4")]
+    found = await toy.look_up(nodes)
+    assert toy.proven == []
+    assert found["1"] == ONE
+    assert all(isinstance(found[name], Unknown) for name in ("3", "4"))
+    assert (await toy.describe(nodes))["3"] == GONE

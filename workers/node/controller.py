@@ -8,6 +8,7 @@ from typing import Literal
 
 from ccm.bus.frames import Message, PermitDeletions
 from ccm.cloud.interface import Instances
+from ccm.cloud.newest import Newest
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Contested, KubernetesError
@@ -127,6 +128,10 @@ class NodeController:
         self._reader: BatchReader[Node, Answer] = BatchReader(
             instances, Priority.NODE_INIT, context
         )
+        self._late_reader: BatchReader[Node, Answer] = BatchReader(
+            instances, Priority.REFRESH, context
+        )
+        self._gone = Newest[str, tuple[str, ...]]()  # by name, what was found to have no machine
         self._watched: set[str] = set()  # names of Nodes that the cloud is asked about
         self._refreshed: dict[str, None] = {}  # names of Nodes in the order of their refreshes
         self._refresh_pass = RefreshPass(
@@ -154,6 +159,7 @@ class NodeController:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reader.run())
+            group.create_task(self._late_reader.run())
             if self._does_lifecycle:
                 group.create_task(self._monitor_pass.run())
             if self._does_node:
@@ -192,9 +198,9 @@ class NodeController:
         except Contested:
             raise
         except CloudError:
-            self._reader.forget(key)
+            self._forget(key)
             raise
-        self._reader.forget(key)
+        self._forget(key)
         return result
 
     async def _reconcile(self, key: str) -> Result:
@@ -211,7 +217,7 @@ class NodeController:
                 self._record(node, "LeftAlone", message, "Normal")
             return Result(message, is_done=not node.is_uninitialized)
         if self._holders.holder(key):
-            self._settle(node, await self._reader.read(node))
+            self._settle(node, await self._read(node))
         if why := self._holders.why_not(key):
             self._refresh_pass.forget(key)
             self._record(node, DUPLICATE, why)
@@ -220,13 +226,31 @@ class NodeController:
             return await self._initialize(node)
         return await self._follow(node)
 
+    async def _read(self, node: Node) -> Answer:
+        """What the cloud says of it; of one whose machine was not there apart from all others.
+
+        To prove that costs many clouds a call, for which all of a batch wait: a kubelet may
+        register any number of Nodes with provider IDs that it made up.
+        """
+        is_late = self._gone.get(node.name) == node.cloud_identity
+        answer = await (self._late_reader if is_late else self._reader).read(node)
+        if isinstance(answer, Gone) and node.provider_id:
+            self._gone[node.name] = node.cloud_identity
+        else:
+            self._gone.pop(node.name, None)
+        return answer
+
+    def _forget(self, key: str) -> None:
+        for reader in (self._reader, self._late_reader):
+            reader.forget(key)
+
     def on_message(self, message: Message) -> None:
         if isinstance(message, PermitDeletions):
             self._remover.on_message(message)
 
     async def _initialize(self, node: Node) -> Result:
         began = time.monotonic()
-        answer = await self._reader.read(node)
+        answer = await self._read(node)
         now = self._node(node.name)
         if now is None or not _is_same(now, node):
             return Result("it changed while the cloud was asked", is_done=False, requeue_after=0.0)

@@ -2,14 +2,16 @@
 
 import asyncio
 import tracemalloc
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ccm.cloud.gate import current_priority
 from ccm.controllers import NODE
-from ccm.decide.budget import READ_PAUSE, READS
+from ccm.decide.budget import READ_PAUSE, READS, Priority
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Json, Node
@@ -52,6 +54,34 @@ def is_untouched(w: World, before: Node) -> bool:
         before.labels,
         before.provider_id,
     )
+
+
+async def test_a_node_that_joins_waits_for_no_proof_about_those_on_no_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each took a call: beside 200 of them DigitalOcean's rate let others wait for two minutes."""
+    made_up = [f"made-up-{at}" for at in range(3)]
+    asked = list[tuple[Priority, list[str]]]()
+    async with world() as w:
+        describe = w.machines.describe
+
+        async def noted(nodes: Sequence[Node]) -> Mapping[str, Any]:
+            asked.append((current_priority(), sorted(item.name for item in nodes)))
+            return await describe(nodes)
+
+        monkeypatch.setattr(w.machines, "describe", noted)
+        for name in made_up:
+            w.put(node(tainted, with_provider_id(f"fake://{name}"), name=name), answer=Gone("404"))
+        w.feed()
+        await asyncio.gather(*map(w.reconcile, made_up), return_exceptions=True)
+        w.put(node(tainted, with_provider_id("fake://1"), name="joins"), answer=MACHINE)
+        w.feed()
+        names = ["joins", *made_up]
+        await asyncio.gather(*map(w.reconcile, names), return_exceptions=True)
+        assert not w.cluster.node("joins").is_uninitialized
+    first, last = Priority.NODE_INIT, Priority.REFRESH
+    assert asked[0] == (first, made_up)
+    assert sorted(asked[1:]) == [(first, ["joins"]), (last, made_up)]
 
 
 async def test_a_newer_node_on_the_machine_of_another_stays_as_it_is() -> None:

@@ -542,3 +542,23 @@ async def test_each_machine_is_settled_once_however_many_nodes_name_it(
         await asyncio.sleep(1.0)
         assert machines.reads
         assert len(reads) < 10 * len(names)
+
+
+async def test_nodes_that_share_a_made_up_machine_cost_no_proofs() -> None:
+    """Each took a call in each minute, before all others."""
+    proven = list[str]()
+
+    class Proving(Inventory):
+        async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
+            proven.extend(item.name for item in objects)
+            return await super().describe(objects)
+
+        async def look_up(self, objects: Sequence[Named]) -> Mapping[str, Any]:
+            return await super().describe(objects)
+
+    machines, same = Proving(), with_provider_id("fake://made-up")
+    async with running_with(service(), N1, instances=machines) as w:
+        await w.put(*(node(f"z{at}", same) for at in range(5)))
+        await asyncio.sleep(3 * RECHECK)
+        assert machines.reads
+    assert proven == []
