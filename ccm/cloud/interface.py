@@ -232,7 +232,7 @@ class LooksUp(Protocol):
     async def look_up(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
         """As `describe`, without a proof that a machine is gone, which may take a call each.
 
-        For claims on machines: kubelets make up any number of IDs.
+        `is_nowhere` where none was found: kubelets make up any number of IDs.
         """
         ...
 

@@ -28,7 +28,7 @@ ANY_MACHINE = "any"
 """Among the marks that are required: whatever the rest of the configuration implies is not."""
 
 
-NOT_FOUND = Unknown("no machine was found")
+NOT_FOUND = Unknown("no machine was found", is_nowhere=True)
 Prove = Callable[[Sequence[Node], Mapping[str, Answer], Any], Awaitable[dict[str, Answer]]]
 
 

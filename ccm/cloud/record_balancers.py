@@ -6,14 +6,14 @@ Not for clouds whose load balancer is a tree of parts, such as listeners and poo
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar, final
 
 from ccm.cloud.gate import invoke, verify_missing
-from ccm.cloud.interface import Instances
+from ccm.cloud.interface import Instances, LooksUp
 from ccm.cloud.lookup import verify_count
 from ccm.cloud.newest import Newest
 from ccm.cloud.shared_read import SharedLock, SharedRead
@@ -164,8 +164,10 @@ class PresentNodes:
         """
         async with self._asking.held():
             due = [node for node in self._present(nodes) if self._is_due(node)]
+            left_out = [node for node in due if node.provider_id in self._absent]
+            new = [node for node in due if node.provider_id not in self._absent]
             try:
-                self._note(due, await self._lost(due, len(nodes)))
+                self._note(due, await self._lost(new, len(nodes), left_out))
             except CloudError:  # so that they are looked for as long as it fails
                 now = time.monotonic()
                 self._remember(due)
@@ -193,13 +195,21 @@ class PresentNodes:
         self._note(asked, lost)
         return len(self._present(nodes)) < len(nodes)
 
-    async def _lost(self, nodes: Sequence[Node], total: int) -> Sequence[Node]:
-        """Those without a machine. It raises where these are most of `total` and their kubelets are
-        alive: all would leave all load balancers by one wrong answer. A few kubelets may name
-        machines that never were.
+    async def _lost(
+        self, nodes: Sequence[Node], total: int, left_out: Sequence[Node] = ()
+    ) -> Sequence[Node]:
+        """Those without a machine; those that are left out may be back, which takes no proof.
+
+        It raises where these are most of `total` and their kubelets are alive: all would leave all
+        load balancers by one wrong answer. A few kubelets may name machines that never were.
         """
-        answers = await invoke(self._instances.describe, nodes) if nodes else {}
-        lost = [node for node in nodes if _is_absent(answers.get(node.name))]
+        part, answers = self._instances, dict[str, Answer]()
+        look_up = part.look_up if isinstance(part, LooksUp) else part.describe
+        for some, ask in ((nodes, part.describe), (left_out, look_up)):
+            if some:
+                found: Mapping[str, Answer] = await invoke(ask, some)
+                answers |= found
+        lost = [node for node in (*nodes, *left_out) if _is_absent(answers.get(node.name))]
         if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, total / 2):
             raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
         return lost

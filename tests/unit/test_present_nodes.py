@@ -292,3 +292,31 @@ async def test_a_machine_that_never_was_is_looked_for_ever_more_seldom() -> None
     assert len(waits) <= 6
     assert waits[-1] > 4 * waits[0]
     assert not (await pool.present.ensure(pool.write, NODES)).lacking
+
+
+@pytest.mark.virtual_time
+async def test_that_a_machine_is_still_not_there_takes_no_proof() -> None:
+    """Each takes a call for which all Services wait: 200 took DigitalOcean two minutes of each."""
+    proven = list[str]()
+
+    class LookedUp(Machines):
+        async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+            proven.extend(item.name for item in nodes)
+            return await super().describe(nodes)
+
+        async def look_up(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+            found = await super().describe(nodes)
+            gone = Unknown("not found", is_nowhere=True)
+            return {name: gone if isinstance(it, Gone) else it for name, it in found.items()}
+
+    machines = LookedUp()
+    pool = Pool(machines)
+    for _ in range(5):
+        wait = await pool.update()
+        await asyncio.sleep(2 * ABSENT_TRUSTED)
+    assert proven.count("ended") == 1
+    assert pool.taken == [1] * 5
+    machines.ended = ()
+    assert wait
+    await pool.update()
+    assert pool.taken[-1] == 2
