@@ -371,6 +371,29 @@ async def test_instances_without_groups_in_one_answer_are_read_again_injected(
     await aws.ensure(asking(kind), nodes)
 
 
+async def test_groups_that_one_answer_mixes_up_have_no_other_one_deleted_injected(aws: Aws) -> None:
+    """A person's, which nothing uses at the moment, went with the load balancer."""
+    theirs = aws.make_group("theirs")
+    await aws.ensure(asking("classic"))
+    (own,) = (one["GroupId"] for one in aws.security_groups() if "k8s-elb" in one["GroupName"])
+    answers = list[bytes]()
+
+    def mix_up(request: Request, answer: bytes) -> bytes:
+        if request.operation != "DescribeSecurityGroups" or answers:
+            return answer
+        answers.append(answer)
+        names = {own.encode(): theirs.encode(), theirs.encode(): own.encode()}
+        return re.sub(b"|".join(names), lambda match: names[match[0]], answer)
+
+    aws.proxy.rewrite = mix_up
+    with pytest.raises(CloudError, match="two answers differ"):
+        await aws.delete(asking("classic"))
+    assert theirs in {one["GroupId"] for one in aws.security_groups()}
+    await aws.delete(asking("classic"))
+    left = {one["GroupId"] for one in aws.security_groups()}
+    assert (theirs in left, own in left) == (True, False)
+
+
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
 async def test_a_new_subnet_does_not_move_a_balancer(aws: Aws, kind: str) -> None:
     """One subnet is as good as the other: that in use stays, whichever sorts first."""

@@ -31,7 +31,6 @@ from ccm.providers.aws.elb.own_groups import (
     GROUP_TO_CREATE,
     ElbSecurityGroups,
     classic_group_name,
-    find_leftover,
 )
 from ccm.providers.aws.elb.request import (
     ElbHealthCheck,
@@ -136,7 +135,7 @@ class ClassicElbs:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag)
         groups = self._elb.security_groups()
-        own = find_leftover(groups, classic_group_name(name), tag)
+        own = self._groups.leftover(groups, classic_group_name(name), tag)
         given_up = observed.groups if observed else ()
         ingress = self._node_ingress(name, tag, "", own.id if own else "", given_up)
         ingress.close_everywhere(groups)

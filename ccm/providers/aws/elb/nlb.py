@@ -43,7 +43,6 @@ from ccm.providers.aws.elb.nlb_reads import (
 from ccm.providers.aws.elb.own_groups import (
     GROUP_TO_CREATE,
     ElbSecurityGroups,
-    find_leftover,
     nlb_group_name,
 )
 from ccm.providers.aws.elb.request import (
@@ -163,7 +162,7 @@ class Nlbs:
         tag, name = self._elb.tagging.cluster_tag(), service.default_balancer_name
         observed = self._describe(service, tag, needs_groups=False)
         groups = self._elb.security_groups()
-        own = find_leftover(groups, self._group_name(service), tag)  # in any mode
+        own = self._own_groups.leftover(groups, self._group_name(service), tag)  # in any mode
         self._execute(nlb_plan.plan_deletion(observed), observed)
         self._close_nodes(name, groups, tag)
         self._execute(nlb_plan.plan_group_deletion(observed), observed)

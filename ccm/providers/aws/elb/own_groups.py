@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections.abc import Iterable
 
+from ccm.cloud.newest import Newest
 from ccm.errors import CloudError, Refused, RetryAfter
 from ccm.model.objects import text
 from ccm.model.service import Service
@@ -68,6 +69,7 @@ class ElbSecurityGroups:
         self._api, self._vpc = elb.api, elb.vpc
         self._in_use_timeout = elb.timings.group_in_use_timeout
         self._in_use_since: dict[str, float] = {}  # groups that could not be deleted, by ID
+        self._sure = Newest[str, str]()  # names by ID, as two answers had them
 
     def find(self, name: str, tag: ClusterTag) -> SecurityGroup | None:
         """The group of this name; `Refused` when another owner took it."""
@@ -81,6 +83,21 @@ class ElbSecurityGroups:
         """Whether there is a group of this name that is ours to delete."""
         return find_leftover(self._vpc.security_groups(name), name, tag) is not None
 
+    def leftover(
+        self, groups: Iterable[SecurityGroup], name: str, tag: ClusterTag
+    ) -> SecurityGroup | None:
+        """As `find_leftover`, by two answers: what has its ID is closed, and it is deleted."""
+        if found := find_leftover(groups, name, tag):
+            self._verify(found)
+        return found
+
+    def _verify(self, group: SecurityGroup) -> None:
+        """Raise where one answer mixes up groups: another's may be in use by nothing."""
+        if self._sure.get(group.id) != group.name:
+            if any(item.name != group.name for item in self._vpc.groups_with([group.id])):
+                raise CloudError(f"DescribeSecurityGroups: two answers differ about {group.name}")
+            self._sure[group.id] = group.name
+
     def ensure(
         self, group: SecurityGroup | None, name: str, request: LoadBalancerRequest
     ) -> SecurityGroup:
@@ -93,6 +110,7 @@ class ElbSecurityGroups:
 
     def delete(self, group: SecurityGroup) -> None:
         """Delete the group; `RetryAfter` while its load balancer still holds it."""
+        self._verify(group)
         try:
             self._api.call("ec2:DeleteSecurityGroup", GroupId=group.id)
         except AwsError as error:
