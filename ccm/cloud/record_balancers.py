@@ -204,11 +204,10 @@ class PresentNodes:
         load balancers by one wrong answer. A few kubelets may name machines that never were.
         """
         part, answers = self._instances, dict[str, Answer]()
-        look_up = part.look_up if isinstance(part, LooksUp) else part.describe
-        for some, ask in ((nodes, part.describe), (left_out, look_up)):
-            if some:
-                found: Mapping[str, Answer] = await invoke(ask, some)
-                answers |= found
+        for some in filter(None, (nodes, left_out)):
+            ask = part.look_up if isinstance(part, LooksUp) and some is left_out else part.describe
+            found: Mapping[str, Answer] = await invoke(ask, some)
+            answers |= found
         lost = [node for node in (*nodes, *left_out) if _is_absent(answers.get(node.name))]
         if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, total / 2):
             raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
