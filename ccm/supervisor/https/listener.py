@@ -69,7 +69,8 @@ class TlsListener:
         self._handshakes: dict[BoundedTls, str] = {}
         self._open: dict[BoundedTls, str] = {}
         self._allowances = Allowances[str](HANDSHAKES, HANDSHAKE_PAUSE, MOST_ADDRESSES)
-        self._of_all = Allowances[bool](ALL_HANDSHAKES, ALL_PAUSE, 2)  # by whether they are local
+        # By whether they are local, and have spoken: a probe has, whatever stays silent beside it.
+        self._of_all = Allowances[tuple[bool, bool]](ALL_HANDSHAKES, ALL_PAUSE, 4)
 
     async def run(self) -> None:
         """Accept for ever."""
@@ -111,8 +112,9 @@ class TlsListener:
 
     def _begin(self, connection: socket.socket, address: str) -> None:
         """What is refused, is closed already, or begins no TLS, does not cost a task."""
-        is_refused = self._is_refused(address)
-        if is_refused or (first := _first_byte(connection)) not in (TLS_HANDSHAKE, None):
+        first = _first_byte(connection)
+        is_refused = self._is_refused(address, bool(first))
+        if is_refused or first not in (TLS_HANDSHAKE, None):
             connection.close()
             return
         tls = self._make_tls(address, self._forget)
@@ -122,10 +124,10 @@ class TlsListener:
             self._serve(tls, connection), partial(self._end, tls, connection)
         )
 
-    def _is_refused(self, address: str) -> bool:
+    def _is_refused(self, address: str, has_spoken: bool) -> bool:
         is_local, now = address == LOCAL, time.monotonic()
         is_one_too_many = not is_local and self._allowances.take(address, now)
-        return bool(is_one_too_many or self._of_all.take(is_local, now))
+        return bool(is_one_too_many or self._of_all.take((is_local, has_spoken), now))
 
     async def _serve(self, tls: BoundedTls, connection: socket.socket) -> None:
         try:

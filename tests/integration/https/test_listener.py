@@ -19,7 +19,13 @@ from ccm.processes import resident_bytes
 from ccm.supervisor import listening as listening_module
 from ccm.supervisor.https import listener as listener_module
 from ccm.supervisor.https.endpoints import Exposition
-from ccm.supervisor.https.listener import LOCAL, TLS_HANDSHAKE, to_close
+from ccm.supervisor.https.listener import (
+    ALL_HANDSHAKES,
+    LOCAL,
+    TLS_HANDSHAKE,
+    TlsListener,
+    to_close,
+)
 from ccm.supervisor.https.shared import SharedDocuments
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
@@ -645,3 +651,12 @@ async def test_a_body_is_never_unpacked(
             writer.close()
     assert lengths == [len(body)] * 4
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+def test_silent_connections_without_end_have_no_client_refused_that_has_spoken() -> None:
+    """A thousand of this host at once had probes closed for a second."""
+    with socket.socket() as listening:
+        listener = TlsListener(listening, lambda *_: pytest.fail("no TLS"))
+        silent = [listener._is_refused(LOCAL, has_spoken=False) for _ in range(2 * ALL_HANDSHAKES)]
+        assert silent.count(True) > ALL_HANDSHAKES / 2
+        assert not listener._is_refused(LOCAL, has_spoken=True)
