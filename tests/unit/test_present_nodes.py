@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -108,21 +109,27 @@ async def test_who_wants_much_while_machines_end_holds_up_no_other() -> None:
     assert owners == {""}
 
 
+async def perform_or_refuse(
+    present: PresentNodes, refused: list[int], sent: Sequence[Node]
+) -> None:
+    """A write of a second, which the cloud refuses for more than one node."""
+
+    async def refuse() -> None:
+        refused.append(1)
+        raise Refused("an instance of the list is not there")
+
+    await asyncio.sleep(1.0)
+    if len(sent) > 1:
+        await present.write(refuse())
+
+
 @pytest.mark.virtual_time
 async def test_a_machine_that_never_was_has_few_writes_refused() -> None:
     """A kubelet may name one, and keep its Node Ready: it is there for ever."""
     machines: Any = Machines()
     present, refused, took = PresentNodes(machines), list[int](), list[float]()
 
-    async def refuse() -> None:
-        refused.append(1)
-        raise Refused("an instance of the list is not there")
-
-    async def perform(sent: Sequence[Node]) -> None:
-        await asyncio.sleep(1.0)
-        if len(sent) > 1:
-            await present.write(refuse())
-
+    perform = partial(perform_or_refuse, present, refused)
     for _ in range(20):
         began = time.monotonic()
         await asyncio.gather(*(present.perform(perform, NODES) for _ in range(8)))
@@ -144,15 +151,7 @@ async def test_machines_that_never_were_hold_up_no_one_by_a_new_name_each_time()
     machines: Any = Made()
     present, refused, took = PresentNodes(machines), list[int](), list[float]()
 
-    async def refuse() -> None:
-        refused.append(1)
-        raise Refused("an instance of the list is not there")
-
-    async def perform(sent: Sequence[Node]) -> None:
-        await asyncio.sleep(1.0)
-        if len(sent) > 1:
-            await present.write(refuse())
-
+    perform = partial(perform_or_refuse, present, refused)
     for at in range(40):
         nodes = [NODES[0], node(f"made-{at}", f"cloud://made-{at % 20}")]
         began = time.monotonic()
