@@ -327,7 +327,7 @@ class RecordBalancers(ABC, Generic[R]):
 
     @abstractmethod
     async def update(self, record: Json, changes: Json) -> Json:
-        """The record with these fields changed and all else as it was."""
+        """The record with these fields changed and all else as it was; only `change` calls it."""
 
     @abstractmethod
     async def remove(self, record: Json) -> None:
@@ -340,6 +340,18 @@ class RecordBalancers(ABC, Generic[R]):
     def id_of(self, record: Json) -> str:
         """What no two records share."""
         return text(record.get("id"))
+
+    async def look(self, record_id: str) -> Json | None:
+        """The record, read by itself; None where it is not there, or `read` asks for it alone."""
+        return None
+
+    def marks_of(self, record: Json) -> object:
+        """What says whose it is; a list that has another one's is not trusted."""
+        return self.owner_of(record)
+
+    def is_doubted(self, record: Json) -> bool:
+        """Whether a list may have it without a part, or as it was before, so that `look` counts."""
+        return False
 
     def check_served(self, service: Service) -> None:
         """Raise `ImplementedElsewhere` for a Service that another controller looks after."""
@@ -430,10 +442,22 @@ class RecordBalancers(ABC, Generic[R]):
             return record
         self.check_ready(record)
         try:
-            return await self._present_nodes.write(self.update(record, changes))
+            return await self._present_nodes.write(self.change(record, changes))
         except NotFound as gone:
             raise RetryAfter(str(gone), RACE_RETRY) from gone
 
+    @final
+    async def change(self, record: Json, changes: Json) -> Json:
+        """As `update`, of the record as it is; `finish` may change it as well."""
+        return await self.update(await self._verified(record), changes)
+
     async def _remove(self, record: Json) -> None:
         with suppress(NotFound):
-            await self.remove(record)
+            await self.remove(await self._verified(record))
+
+    async def _verified(self, record: Json) -> Json:
+        """What is changed or deleted is read by itself first: a list may have it as another's."""
+        is_doubted, found = self.is_doubted(record), await self.look(self.id_of(record))
+        if found and self.marks_of(found) != self.marks_of(record):
+            raise CloudError(f"a list has {self.id_of(record)} with other marks: it is not changed")
+        return found if found and is_doubted else record

@@ -205,7 +205,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         body, service = desired.content, request.annotations.service
         names, made_id = Names(service, self._cluster), self._made.get(service.uid, "")
         for balancer_id in {made_id, names.annotated_id}:
-            record = await self._look(balancer_id) if UUID.fullmatch(balancer_id) else None
+            record = await self.look(balancer_id) if UUID.fullmatch(balancer_id) else None
             if record and (balancer_id == made_id or names.is_proven(record)):
                 raise CloudError(
                     f"ListLoadBalancers: the answer lacks {balancer_id}, which is there"
@@ -214,34 +214,30 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         self._made[service.uid] = text(made.get("id"))
         return made
 
-    async def _look(self, balancer_id: str) -> Json | None:
+    async def look(self, record_id: str) -> Json | None:
         try:
-            answer = await self._api.get("GetLoadBalancer", BALANCERS + path_of(balancer_id))
+            answer = await self._api.get("GetLoadBalancer", BALANCERS + path_of(record_id))
         except NotFound:
             return None
         record = dict(mapping(answer.get("load_balancer")))
-        verify_about("GetLoadBalancer", record, "id", balancer_id)
+        verify_about("GetLoadBalancer", record, "id", record_id)
         return record
 
+    def marks_of(self, record: Json) -> str:
+        return service_of(tags_of(record)) or text(record.get("name"))
+
+    def is_doubted(self, record: Json) -> bool:
+        """It is written whole, and one list may lack a part of it, or be old."""
+        settings = self._compared.get(text(record.get("id")))
+        return settings is None or plan.lacks(record, settings)
+
     async def update(self, record: Json, changes: Json) -> Json:
-        """It is written whole: what is old, or lacks a part, is as read by itself before."""
         path, balancer_id = _path_of(record), text(record.get("id"))
-        settings, found = self._compared.get(balancer_id), await self._look_again(record)
-        if settings is None or plan.lacks(record, settings):
-            record = found
         body = plan.update(record, changes)
         return await self._send("UpdateLoadBalancer", "PUT", path, body, "id", balancer_id)
 
-    async def _look_again(self, record: Json) -> Json:
-        """It, read by itself; raises where a list has it as another Service's."""
-        found = await self._look(text(record.get("id"))) or record
-        if _whose(found) != _whose(record):
-            raise CloudError(f"ListLoadBalancers: {record.get('id')} is not the Service's own")
-        return found
-
     async def remove(self, record: Json) -> None:
         balancer_id = text(record.get("id"))
-        await self._look_again(record)
         self._made = {uid: made for uid, made in self._made.items() if made != balancer_id}
         self._compared.pop(balancer_id, None)
         await self._api.write("DeleteLoadBalancer", "DELETE", _path_of(record))
@@ -265,7 +261,7 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
             why = f"the load balancer is called after {proof}"
         try:
             if record.get("name") != name:
-                record = await self.update(record, {"name": name})
+                record = await self.change(record, {"name": name})
         except Conflict:
             why = "another load balancer has this name"
         if why:
@@ -297,10 +293,6 @@ class DigitalOceanLoadBalancers(RecordBalancers[LoadBalancerRequest]):
         except NotFound:
             await self._api.write("CreateTag", "POST", "/tags", {"name": tag})
             await self._api.write("TagLoadBalancer", "POST", path, {"resources": [of]})
-
-
-def _whose(record: Json) -> str:
-    return service_of(tags_of(record)) or text(record.get("name"))
 
 
 def _path_of(record: Json) -> str:

@@ -192,35 +192,30 @@ class IncusLoadBalancers(RecordBalancers[BalancerRequest]):
 
     async def _verify_not_own(self, request: BalancerRequest, address: str) -> None:
         """Raise for what a list lacked: the Service would get another address."""
-        found = await self._look(address)
+        found = await self.look(address)
         if found and plan.is_marked(found, self._cluster, request.uid):
             raise CloudError(f"List{self._noun}s: the answer lacked the Service's own {address}")
 
-    async def _look(self, address: str) -> Json | None:
-        path, query = self._path + path_of(address), {"project": self._section.project}
+    async def look(self, record_id: str) -> Json | None:
+        path, query = self._path + path_of(record_id), {"project": self._section.project}
         try:
             found = dict(mapping(await self._api.get(f"Get{self._noun}", path, **query)))
         except NotFound:
             return None
-        verify_about(f"Get{self._noun}", found, "listen_address", address)
+        verify_about(f"Get{self._noun}", found, "listen_address", record_id)
         return found
 
-    async def _verify_marks(self, record: Json) -> None:
-        """Raise where a list has it with other marks than it has: it may be another Service's."""
-        found = await self._look(address_of(record)) or record
-        if plan.config_of(found) != plan.config_of(record):
-            raise CloudError(f"List{self._noun}s: {address_of(record)} has other marks")
+    def marks_of(self, record: Json) -> Mapping[str, Any]:
+        return plan.config_of(record)
 
     async def update(self, record: Json, changes: Json) -> Json:
         """The whole record at once: in some versions a part ends the request without an answer."""
-        await self._verify_marks(record)
         body = {key: record[key] for key in plan.WRITTEN if key in record} | changes
         await self._call("Update", "PUT", address_of(record), body)
         return record | changes
 
     async def remove(self, record: Json) -> None:
         """Success once Incus lists none; it may delete one and say that it failed."""
-        await self._verify_marks(record)
         await self._call("Delete", "DELETE", address_of(record))
 
     async def _call(self, verb: str, method: str, address: str, body: Json | None = None) -> Any:
