@@ -28,7 +28,8 @@ EVERYBODY = IPv4Network("0.0.0.0/0")
 Socket = tuple[str, str]
 """A protocol and a number: nodes serve it at each address in the status of a Service."""
 
-UNPROXIED = ("service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless")
+PROXY_NAME = "service.kubernetes.io/service-proxy-name"
+UNPROXIED = (PROXY_NAME, "service.kubernetes.io/headless")
 """Labels of Services that kube-proxy leaves out."""
 
 SPEC_FIELDS = (
@@ -258,6 +259,14 @@ def asking_for_nothing(service: Service) -> Service:
     families = {"ipFamilies": [*service.ip_families]}
     metadata = {**service.meta, "annotations": {}}
     return Service({**service.raw, "metadata": metadata, "spec": spec | families})
+
+
+def as_proxied_by(service: Service, proxies: Collection[str]) -> Service:
+    """The Service without the label that leaves it to one of these proxies, which all nodes run."""
+    if service.labels.get(PROXY_NAME) not in proxies:
+        return service
+    labels = {name: value for name, value in service.labels.items() if name != PROXY_NAME}
+    return Service({**service.raw, "metadata": {**service.meta, "labels": labels}})
 
 
 def relevant_spec(service: Service, own_annotations: Collection[str] = ()) -> Json:

@@ -184,6 +184,12 @@ class Settings:
         "Refuse Services with annotations that reach what is not their own: security groups, "
         "certificates, addresses, buckets. The provider's page lists them.",
     )
+    service_proxy_names: tuple[str, ...] = ours(
+        (),
+        NAMES,
+        "Values of the label service.kubernetes.io/service-proxy-name whose proxy runs on all "
+        "nodes, such as cilium; GCE refuses Services with others.",
+    )
     machine_marks: tuple[str, ...] = ours(
         (),
         NAMES,

@@ -30,7 +30,7 @@ from ccm.model.objects import (
     Node,
     Projection,
 )
-from ccm.model.service import SPEC_FIELDS, Service, relevant_spec
+from ccm.model.service import SPEC_FIELDS, Service, as_proxied_by, relevant_spec
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
 from workers.executor import NamespaceSlots, ProcessorShares, Slots
@@ -470,7 +470,8 @@ class ServiceController:
         self._context.queue.add_after(key, seconds * random.uniform(1.0, 1.2))
 
     def _service(self, key: str) -> Service | None:
-        return self._context.store.view(Service, key)
+        service = self._context.store.view(Service, key)
+        return service and as_proxied_by(service, self._context.settings.service_proxy_names)
 
 
 def _asks_for_more(service: Service, state: ServiceState) -> bool:

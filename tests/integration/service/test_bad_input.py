@@ -10,9 +10,9 @@ from ccm.errors import (
     Refused,
 )
 from ccm.model.objects import Json
-from ccm.model.service import SOURCE_RANGES, UNPROXIED, Feature, Service
+from ccm.model.service import PROXY_NAME, SOURCE_RANGES, UNPROXIED, Feature, Service
 from ccm.settings import Settings
-from tests.support.nodes import Tweak
+from tests.support.nodes import Tweak, labelled
 from workers.performer import REVERTS
 from workers.service.plan import Capabilities
 
@@ -303,6 +303,26 @@ async def test_a_service_that_kube_proxy_leaves_out_by_now_is_changed_as_far_as_
         await w.change(lambda raw: raw["metadata"].update(labels={label: "none", "a": "b"}))
         await w.change(lambda raw: raw["metadata"].update(labels={label: "none"}))
         assert len(w.balancers.named("update")) == 1
+
+
+@pytest.mark.parametrize("label", UNPROXIED)
+async def test_a_service_of_a_proxy_that_all_nodes_run_is_served_as_any_other(
+    monkeypatch: pytest.MonkeyPatch, label: str
+) -> None:
+    """Whatever else leaves it out closes what it had."""
+
+    def check_proxied(asked: Service) -> None:
+        if not asked.proxied:
+            raise Refused("remove the label")
+
+    w = World(service(labelled({PROXY_NAME: "cilium"})), N1, service_proxy_names=("cilium",))
+    monkeypatch.setattr(w.balancers, "check_service", check_proxied)
+    async with running(w):
+        assert w.balancers.of(w.service())
+        assert w.service().ingress
+        await w.change(labelled({PROXY_NAME: "cilium", label: "other"}))
+        assert [call[0] for call in w.balancers.calls[-2:]] == ["ensure", "update"]
+        assert len(await w.reported("Warning")) == 1
 
 
 @pytest.mark.parametrize("is_restricted", [True, False])

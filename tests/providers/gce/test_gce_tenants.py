@@ -9,7 +9,7 @@ import pytest
 from ccm.cloud.testkit.harness import node, port, service
 from ccm.errors import CloudError, ImplementedElsewhere, Refused
 from ccm.model.objects import Json
-from ccm.model.service import UNPROXIED, Service
+from ccm.model.service import PROXY_NAME, UNPROXIED, Service
 from ccm.providers.gce.config import Place
 from ccm.providers.gce.lb.observed import ADDRESS, RULE, Kind, Work
 from ccm.providers.gce.lb.request import BACKEND_SERVICES, SUBNET, TIER, TYPE
@@ -615,7 +615,8 @@ async def test_a_service_that_kube_proxy_leaves_out_opens_no_port_of_the_machine
     if is_there:
         await ensure(cloud, web(22), *nodes)
     left_out.raw["metadata"]["labels"] = {label: "none"}
-    with pytest.raises(Refused, match="remove the label"):
+    is_named = label == PROXY_NAME
+    with pytest.raises(Refused, match="remove the label" + ", or give .*=none" * is_named):
         await ensure(cloud, left_out, *nodes)
     if is_there:
         await parts_of(cloud).update_nodes(left_out, nodes)
