@@ -20,7 +20,7 @@ from ccm.model.objects import (
     KubernetesObject,
     Node,
     Projection,
-    project,
+    carried,
     resource_version,
 )
 
@@ -125,9 +125,7 @@ class Store:
         known = self._objects.get(kind, {}).get(key)
         if known is None:
             return
-        # What orjson returns keeps a buffer of 4 KiB and more; a copy has its own size.
-        text = bytes(memoryview(orjson.dumps(project(answer, self._paths(kind)))))
-        new = resource_version(answer), text
+        new = resource_version(answer), carried(kind, answer, self._paths(kind))
         if new[0] > known[0] and new[1] != known[1]:
             self._echoes[(kind, key)] = asyncio.Event()
         self._put((kind, key), new)

@@ -281,6 +281,7 @@ NODE_IDENTITY_PATHS: tuple[FieldPath, ...] = (
 """What distinguishes the Nodes of one machine, which of them is the oldest, and which is on it."""
 
 
+MAX_VALUE = 4 << 20  # bytes of one object; a frame to a worker has room for it beside others
 MOST_PICKED = 100  # of a list, by what they carry: a kubelet may write any number of a type
 MOST_ENTRIES = 5001
 """What a tenant or a kubelet may write has no bound but that of etcd, and is read again and again:
@@ -318,6 +319,24 @@ def project(raw: Any, paths: Iterable[FieldPath]) -> dict[str, Any]:
     Of a list or a mapping no more than `MOST_ENTRIES` are kept, or `MOST_PICKED` by a value.
     """
     return _select(raw, _cut(tuple(paths))) if isinstance(raw, dict) else {}
+
+
+def carried(kind: str, raw: Any, paths: Iterable[FieldPath]) -> bytes:
+    """The JSON text of that part; of a Service that is too large, its `spec` is left out.
+
+    What it was would not hold any more, and control characters make any text six times as long.
+    """
+    part = project(raw, paths)
+    value = orjson.dumps(part)
+    if kind == "Service" and len(value) > MAX_VALUE:
+        spec = mapping(part.get("spec"))
+        part["spec"] = {name: spec[name] for name in _ALWAYS_CARRIED if name in spec}
+        value = orjson.dumps(part)
+    # What orjson returns keeps a buffer of 4 KiB and more; a copy has its own size.
+    return bytes(memoryview(value))
+
+
+_ALWAYS_CARRIED = ("type", "loadBalancerClass", "ipFamilies")
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from ccm.errors import Refused
 from ccm.model.cloud import Network
-from ccm.model.objects import Json, KubernetesObject, mapping, objects, text
+from ccm.model.objects import MOST_ENTRIES, Json, KubernetesObject, mapping, objects, text
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 UPSTREAM_FINALIZERS = ("gke.networking.io/l4-ilb-v1", "gke.networking.io/l4-netlb-v1")
@@ -155,6 +155,12 @@ class Service(KubernetesObject):
     def proxied(self) -> frozenset[Socket]:
         """Its sockets as far as nodes serve them: none where kube-proxy leaves it out."""
         return frozenset() if self.labels.keys() & {*UNPROXIED} else self.sockets
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is what the API server has: of what is too large, something is left out."""
+        parts = self.ports, self.labels, self.annotations
+        return bool(self.ports) and all(len(part) < MOST_ENTRIES for part in parts)
 
     @property
     def default_balancer_name(self) -> str:

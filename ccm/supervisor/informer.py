@@ -26,12 +26,13 @@ from ccm.kube.watch import (
     list_and_watch,
 )
 from ccm.model.objects import (
+    MAX_VALUE,
     FieldPath,
     Json,
     Projection,
+    carried,
     object_key,
     paths_from_json,
-    project,
     resource_version,
     watched_kind,
 )
@@ -49,7 +50,6 @@ RESOURCES = {
 """Kind → path of its collection."""
 
 SUMMARY_INTERVAL = 60.0  # seconds between two records of a watch that stays interrupted
-MAX_VALUE = 4 << 20  # bytes of one object; a frame to a worker has room for it beside others
 MAX_NODE = 128 << 10  # of a Node, ten times what any honest one has; each is read for each Service
 SKIPPED, SKIPPED_REFILL, SKIPPED_KEPT = 3, 60.0, 1000  # records of one object
 BURST_SIZE = 4  # changes of a moment that are a burst
@@ -335,7 +335,7 @@ class Reflector:
             self._listed.add(key)
         for (_, paths), store in self._stores.items():
             try:
-                value = orjson.dumps(project(raw, paths))
+                value = carried(self._kind, raw, paths)
             except orjson.JSONEncodeError as error:
                 self._skip(key, str(error))
                 continue
@@ -347,8 +347,7 @@ class Reflector:
                 # Of a list, a worker may know a write of its own that was taken back unseen.
                 if old[1] == value and (self._listed is None or old[0] == version):
                     continue
-            # What orjson returns keeps a buffer of 4 KiB and more; a copy has its own size.
-            store.values[key] = (version, bytes(memoryview(value)))
+            store.values[key] = (version, value)
             self._on_change(store, key)
 
     def _delete(self, key: str) -> None:

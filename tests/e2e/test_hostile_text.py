@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from ccm.kube.client import MERGE_PATCH
 from ccm.providers.simulated.load_balancers import SCHEME_ANNOTATION
 from ccm.sandbox.cloud.faults import CloudFault, CloudFaultKind
 from ccm.sandbox.cloud.service import TOKEN
@@ -15,6 +16,7 @@ from tests.support.running import Json, Supervisor, until
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 CONTROLLERS = "--controllers=cloud-node,cloud-node-lifecycle,service"
+CONTROL = "\1"  # six bytes of JSON
 HONEST = 500  # number of the first Service of someone else
 WATCHED = 15.0  # seconds: more than it takes until a silent worker is ended
 
@@ -92,3 +94,25 @@ async def test_a_cloud_that_answers_megabytes_stops_no_one(env: Environment) -> 
         await until("time passes", lambda: time.monotonic() > beats)
         await env.admin.clear_faults()
         await until_served(env, HONEST + 1)
+
+
+async def test_a_service_that_grows_too_large_leads_to_no_node_port_of_another(
+    env: Environment,
+) -> None:
+    async with no_worker_dies(env):
+        await until_served(env, 1)
+        path = f"{SERVICES}/web-1"
+        [port] = (await env.api.get(path))["spec"]["ports"]
+        spec = {"ports": [{"port": 8081, "protocol": "TCP"}], "loadBalancerIP": CONTROL * 480_000}
+        for body in ({"metadata": {"annotations": {"a": CONTROL * 250_000}}}, {"spec": spec}):
+            await env.api.patch(path, MERGE_PATCH, body)
+        other = service(2)
+        await env.api.post(SERVICES, other | {"spec": other["spec"] | {"ports": [port]}})
+        await env.until_served(2)
+
+        async def leads_alone() -> bool:
+            made = (await env.admin.state())["load_balancers"]
+            ports = [each["node_port"] for one in made for each in one["listeners"]]
+            return ports.count(port["nodePort"]) == 1
+
+        await until("the first one leads there no more", leads_alone)

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+import orjson
+
 from ccm.kube.client import Kube
-from ccm.model.objects import Json, project, watched_kind
+from ccm.model.objects import Json, carried, watched_kind
 from ccm.settings import Settings
 from workers.controller import Result
 from workers.queue import WorkQueue
@@ -72,7 +74,7 @@ class World:
         if raw is None:
             return [kind, key, 0, None]
         version = int(raw["metadata"]["resourceVersion"])
-        return [kind, key, version, project(raw, self.paths[kind])]
+        return [kind, key, version, orjson.loads(carried(kind, raw, self.paths[kind]))]
 
     def feed(self, *objects: KubeObject) -> list[str]:
         """A snapshot of these objects or of the cluster's; the keys that the changes concern."""

@@ -477,7 +477,7 @@ class ServiceController:
 def _asks_for_more(service: Service, state: ServiceState) -> bool:
     """Whether it may lead to it what another has of a load balancer that it shares, since now."""
     before = state.planned
-    return bool(
+    return not service.is_whole or bool(
         before and not state.may_keep_addresses(service) and service.sockets - before.sockets
     )
 

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from ccm.errors import Refused
-from ccm.model.objects import Json, annotation_path, expect, expect_same, replace_seen
+from ccm.model.objects import (
+    MAX_VALUE,
+    MOST_ENTRIES,
+    Json,
+    annotation_path,
+    expect,
+    expect_same,
+    replace_seen,
+)
 from ccm.model.service import (
     FINALIZER,
     UPSTREAM_FINALIZERS,
@@ -40,6 +48,12 @@ REMEDIES = {
     Feature.FIXED_IP: "remove spec.loadBalancerIP",
     Feature.DUAL_STACK: "set spec.ipFamilyPolicy to SingleStack or PreferDualStack",
 }
+
+
+TOO_LARGE = (
+    f"it has {MOST_ENTRIES} or more ports, labels or annotations, or more than {MAX_VALUE} bytes:"
+    " leave some out"
+)
 
 
 def refuse_nothing(_: Service) -> None:
@@ -176,6 +190,8 @@ def plan(
     if service is None:
         return Done("not found")
     left = [entry for entry in service.ingress if entry.get("ip") not in state.contested]
+    if not service.is_whole:  # nodes serve what is not known here
+        left = []
     if is_of_our_class(service, capabilities.classes):
         if left != service.ingress:
             return SetStatus(service, left)
@@ -193,8 +209,9 @@ def is_of_our_class(service: Service, classes: Collection[str]) -> bool:
 
 
 def wants_balancer(service: Service, classes: Collection[str] = ()) -> bool:
-    """Whether the Service asks us for a balancer."""
-    return service.type == "LoadBalancer" and is_of_our_class(service, classes)
+    """Whether the Service asks us for a balancer, as far as it can be read."""
+    is_asked = service.type == "LoadBalancer" and is_of_our_class(service, classes)
+    return is_asked and service.is_whole
 
 
 def left_alone(service: Service) -> str:
@@ -260,6 +277,8 @@ def _clean_up(service: Service, state: ServiceState, capabilities: Capabilities)
     is_ours = is_of_our_class(service, capabilities.classes)
     if not state.owner:
         if not service.has_finalizer:
+            if is_ours and service.type == "LoadBalancer" and not service.is_whole:
+                return Refuse(service, TOO_LARGE)
             return Done("needs no load balancer of ours" if is_ours else left_alone(service))
         if not is_ours and service.is_being_deleted:
             return FindBalancer(service)

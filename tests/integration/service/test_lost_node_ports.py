@@ -9,7 +9,7 @@ from ccm.errors import (
     ImplementedElsewhere,
     RetryAfter,
 )
-from ccm.model.objects import Json
+from ccm.model.objects import MOST_ENTRIES, Json
 from ccm.model.service import Feature, Service
 from tests.support.virtual_time import VirtualLoop
 from workers.executor import LONG, SHARE
@@ -17,13 +17,14 @@ from workers.performer import REVERTED, REVERTS
 
 from .cloud import Balancers
 from .objects import annotated, node, port, service, spec
-from .world import World, asked_ports, running_with
+from .world import World, asked_ports, running, running_with
 
 pytestmark = pytest.mark.virtual_time
 
 N1 = node("n1")
 ALL, NONE = frozenset(Feature), frozenset[Feature]()
 HOSTILE = "default/hostile"
+TEXTS = {str(at): "" for at in range(MOST_ENTRIES)}
 RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/8"])
 INVALID_RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/33"])
 
@@ -239,3 +240,36 @@ async def test_who_leads_to_another_for_good_has_no_more_time_than_its_namespace
             w.cluster.put(w.changed(changed, key=many[number % len(many)].key))
             await asyncio.sleep(LONG)
         assert 0 < balancers.times < 2000 * SHARE
+
+
+TOO_LARGE = {
+    "text": spec(loadBalancerIP="\1" * 720_000),  # six times as many bytes of JSON
+    "labels": lambda raw: raw["metadata"].update(labels=TEXTS),
+    "annotations": annotated(TEXTS),
+    "ports": spec(ports=[port(at, nodePort=0) for at in range(1, MOST_ENTRIES + 1)]),
+}
+
+
+@pytest.mark.parametrize("kind", TOO_LARGE)
+async def test_a_service_that_is_too_large_to_be_known_leads_nowhere(kind: str) -> None:
+    """What it asked for before would stay for good: nodes serve what it asks for now."""
+    async with running_with(service(), N1) as w:
+        await w.change(spec(ports=[port(81)]), TOO_LARGE[kind])
+        await _leads_nowhere(w)
+        await w.change(spec(ports=[port(80)], loadBalancerIP=""), without_texts)
+        assert w.balancers.of(w.service())
+        assert w.service().ingress
+    w.cluster.put(w.changed(spec(ports=[port(81)]), TOO_LARGE[kind]))
+    async with running(w.restarted()) as again:
+        await _leads_nowhere(again)
+
+
+def without_texts(raw: Json) -> None:
+    raw["metadata"].update(labels={}, annotations={})
+
+
+async def _leads_nowhere(w: World) -> None:
+    assert w.balancers.of(w.service()) is None
+    assert not w.service().ingress
+    assert not w.service().has_finalizer
+    assert any("leave some out" in message for _, message in await w.reported("Warning"))

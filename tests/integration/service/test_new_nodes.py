@@ -18,6 +18,7 @@ from .objects import (
     NO_PROVIDER_ID,
     finalized,
     node,
+    port,
     service,
     spec,
     with_status,
@@ -92,7 +93,7 @@ async def test_a_balancer_that_may_be_there_does_not_wait_for_nodes() -> None:
     there = service(finalized, with_status("192.0.2.1"))
     async with running_with(node("n1", *NEW), there) as w:
         assert len(ensured(w)) == 1
-        await w.change(spec(ports=[]))
+        await w.change(spec(ports=[port(81)]))
         assert len(ensured(w)) == 2
 
 

@@ -26,6 +26,7 @@ from .objects import (
     annotated,
     being_deleted,
     node,
+    port,
     ready,
     service,
     spec,
@@ -299,7 +300,7 @@ async def test_an_ensure_and_a_backend_update_of_one_service_never_overlap() -> 
     async with running_with(N1, service()) as w:
         w.balancers.most_at_once = 0
         hold = w.balancers.holds["web"] = asyncio.Event()
-        w.cluster.put(w.changed(spec(ports=[])))
+        w.cluster.put(w.changed(spec(ports=[port(81)])))
         for number in range(2, 6):
             w.cluster.put(node(f"n{number}"))
             await asyncio.sleep(0.03)
