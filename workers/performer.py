@@ -19,7 +19,7 @@ from ccm.decide.backoff import Backoff
 from ccm.decide.budget import Allowances
 from ccm.errors import Contested, KubernetesError, Unreachable
 from ccm.kube.client import JSON_PATCH, METADATA_ONLY, STRATEGIC_PATCH, Kube, about
-from ccm.model.objects import Json, expect, mapping, objects, text
+from ccm.model.objects import Json, expect, mapping, objects, resource_version, text
 from ccm.model.writes import Delete, Merge, Patch, Write
 
 log = logging.getLogger(__name__)
@@ -78,11 +78,14 @@ class Performer:
         default_factory=lambda: Allowances(WRITES, WRITE_PAUSE, FIELDS_KEPT)
     )
 
-    async def perform(self, write: Write, check: ObjectCheck = lambda _: None) -> Json:
+    async def perform(
+        self, write: Write, check: ObjectCheck = lambda _: None, since: int = 0
+    ) -> Json:
         """The API server's answer, for a patch the object, or its metadata.
 
         Raises `NotLeading`, and `Contested` while the write has to wait. A deletion cannot test
         what it was decided on: `check` is asked about the object as it is, and raises `Outdated`.
+        An answer of the version `since`, or one before, was kept by a proxy: `Unreachable`.
         """
         timeout = self._timeout
         match write:
@@ -92,15 +95,16 @@ class Performer:
                 # Annotations that are written with a status make it no other field.
                 where = path, *([item for item in paths if item.startswith("/status/")] or paths)
                 async with self._reverts_counted(where, changed, cannot_wait):
-                    if merge and (answer := await self._merged(path, merge, timeout)):
-                        return answer
-                    return about(path, await self.kube.patch(path, JSON_PATCH, operations, timeout))
+                    answer = await self._merged(path, merge, timeout) if merge else None
+                    if not answer:
+                        answer = await self.kube.patch(path, JSON_PATCH, operations, timeout)
+                    return _proof(path, answer, since)
             case Merge(path, body):
                 async with self._reverts_counted((path, *_leading_keys(body)), body):
                     answer = await self.kube.patch(
                         path, STRATEGIC_PATCH, body, timeout, METADATA_ONLY
                     )
-                    return about(path, answer)
+                    return _proof(path, answer, since)
             case Delete(path, uid):
                 return await self._delete(path, uid, check)
             case _:
@@ -133,8 +137,7 @@ class Performer:
     async def _merged(self, path: str, body: Json, timeout: float) -> Json | None:
         """The metadata of the answer; None when there is another version of the object by now."""
         try:
-            answer = await self.kube.patch(path, STRATEGIC_PATCH, body, timeout, METADATA_ONLY)
-            return about(path, answer)
+            return await self.kube.patch(path, STRATEGIC_PATCH, body, timeout, METADATA_ONLY)
         except KubernetesError as error:
             if error.status != 409:
                 raise
@@ -197,6 +200,13 @@ class Performer:
         owners = [item for item in others if _owns(mapping(item.get("fieldsV1")), where[1])]
         newest = max(owners or others, key=lambda item: text(item.get("time")), default={})
         return text(newest.get("manager"))
+
+
+def _proof(path: str, answer: Json, since: int) -> Json:
+    """The answer to a write of the object, which it has changed."""
+    if 0 < resource_version(about(path, answer)) <= since:
+        raise Unreachable(f"{path}: the answer to our write is of before it")
+    return answer
 
 
 def _leading_keys(body: Json) -> Iterator[str]:

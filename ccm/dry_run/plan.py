@@ -126,7 +126,9 @@ class RecordingPerformer(Performer):
         super().__init__(kube, permission, 0.0)
         self._copy = copy
 
-    async def perform(self, write: Write, check: ObjectCheck = lambda _: None) -> Json:
+    async def perform(
+        self, write: Write, check: ObjectCheck = lambda _: None, since: int = 0
+    ) -> Json:
         return self._copy.apply(write)
 
 

@@ -102,7 +102,8 @@ class NodeWriter:
     async def write(self, action: Action) -> None:
         """Raises `KubernetesError` when the Node is not what it was in a way that matters."""
         patch = patch_for(self._node, action, self._version)
-        answer = await self._context.performer.perform(patch)
+        known = self._context.store.version("Node", self._node.name)
+        answer = await self._context.performer.perform(patch, since=known)
         if is_metadata_only(answer):
             answer = self._seen = written(self._seen, action, answer["metadata"])
             self._version = resource_version(answer)

@@ -155,7 +155,8 @@ class Steps:
             return
         write = patch_for(cidrs.node, action, datetime.now(UTC))
         try:
-            answer = await self._context.performer.perform(write)
+            known = self._context.store.version("Node", name)
+            answer = await self._context.performer.perform(write, since=known)
         except KubernetesError as error:
             if error.is_refusal:
                 self.unwritten.add(name)

@@ -30,7 +30,7 @@ from ccm.kube.client import about
 from ccm.kube.events import Event, ObjectRef
 from ccm.log import seconds_since
 from ccm.model.cloud import Balancer
-from ccm.model.objects import mapping
+from ccm.model.objects import Json, mapping
 from ccm.model.service import Service, relevant_spec, still_held
 from workers.controller import ControllerContext, Result
 from workers.executor import WriteTurns
@@ -158,7 +158,8 @@ class ServiceSteps:
         applied = cell.state.last_applied
         if isinstance(write, SetStatus) and applied and write.ingress == applied.ingress:
             stored = Service(answer).ingress
-            applied = replace(applied, stored_ingress=stored, has_annotated=True)
+            if _places(stored) == _places(write.ingress):  # else a proxy kept it from before
+                applied = replace(applied, stored_ingress=stored, has_annotated=True)
         cell.state = replace(cell.state, last_applied=applied)
 
     async def _confirm_gone(self, service: Service) -> None:
@@ -416,6 +417,11 @@ class ServiceSteps:
         """Work in progress, as a throttled call, is no failure."""
         if not isinstance(error, RetryAfter):
             self._record(event)
+
+
+def _places(ingress: Sequence[Json]) -> list[tuple[object, object]]:
+    """What an API server keeps of a status as it is."""
+    return [(entry.get("ip"), entry.get("hostname")) for entry in ingress]
 
 
 def _log_balancer(does: str, service: Service, began: float, **fields: object) -> None:

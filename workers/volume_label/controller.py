@@ -139,7 +139,9 @@ class VolumeLabelController:
 
     async def _write(self, volume: PersistentVolume, action: SetLabels) -> None:
         with performing(log, "volume labelled", volume=volume.name, labels=dict(action.labels)):
-            answer = await self._context.performer.perform(patch_for(volume, action))
+            known = self._context.store.version(PersistentVolume.KIND, volume.name)
+            patch = patch_for(volume, action)
+            answer = await self._context.performer.perform(patch, since=known)
         self._context.store.wrote(PersistentVolume.KIND, volume.name, answer)
         self._labelled += 1
 

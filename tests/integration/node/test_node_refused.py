@@ -125,3 +125,16 @@ async def test_the_404_of_a_proxy_is_no_word_that_a_node_is_gone() -> None:
         w.queue.add("node-1")
         await until(lambda: not w.cluster.node().is_uninitialized)
         assert time.monotonic() - began < w.context.settings.node_monitor_period
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_an_answer_that_a_proxy_kept_is_no_word_that_a_node_was_written(number: int) -> None:
+    """It would count as initialized, with its taint or without addresses."""
+    w = World()
+    async with under_runner(module, w.context, w.controller, w.port):
+        w.put(node(tainted), answer=machine("fake://1", "InternalIP 10.0.0.1"))
+        w.feed()
+        w.cluster.kept = {number}
+        w.queue.add("node-1")
+        await until(lambda: not w.cluster.node().is_uninitialized)
+        assert w.cluster.node().addresses

@@ -71,6 +71,15 @@ async def test_without_a_list_nothing_happens_and_then_everything_does(failure: 
         assert w.results["a"].is_done
 
 
+async def test_an_answer_that_a_proxy_kept_is_no_word_that_a_condition_was_written() -> None:
+    async with world(routed("a", A4)) as w:
+        w.cluster.kept = {1}
+        await w.settle()
+        assert "of before it" in str(w.failures["a"])
+        await w.retry()
+        assert reported(w, "a")[0] == "False"
+
+
 async def test_a_failing_list_is_not_asked_for_by_every_node() -> None:
     there = [routed(f"n{n}", f"10.244.{n}.0/24") for n in range(50)]
     async with world(*there) as w:

@@ -7,7 +7,14 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
 
-from ccm.errors import CloudError, KubernetesError, NotLeading, Refused, RetryAfter
+from ccm.errors import (
+    CloudError,
+    KubernetesError,
+    NotLeading,
+    Refused,
+    RetryAfter,
+    Unreachable,
+)
 from ccm.model.objects import Node
 from tests.integration.route.cloud import FakeRoutes
 from tests.support.cloud import Inventory, new_provider
@@ -92,7 +99,7 @@ class World(ControllerWorld):
             self.results[key] = await self.reconcile(key)
         except RetryAfter as wait:
             self.queue.add_after(key, min(wait.seconds, 0.001))
-        except (CloudError, Refused, KubernetesError, NotLeading) as error:
+        except (CloudError, Refused, KubernetesError, Unreachable, NotLeading) as error:
             self.failures[key] = error
         finally:
             self.queue.done(key)

@@ -130,6 +130,18 @@ async def test_a_status_that_could_not_be_written_is_reported_and_written_later(
     assert len(w.balancers.named("ensure")) == 1
 
 
+@pytest.mark.parametrize("former", [(), ("203.0.113.9",)])
+async def test_an_answer_that_a_proxy_kept_is_no_word_that_a_status_was_written(
+    former: tuple[str, ...],
+) -> None:
+    """Nodes would lead clients to an address that may be another's, until the next comparison."""
+    w = World(service(finalized, with_status(*former)), node("n1"))
+    w.cluster.kept = {1}
+    async with running(w):
+        await w.later()
+        assert w.service().ingress == [{"ip": "192.0.2.1"}]
+
+
 @pytest.mark.parametrize(
     "key", [pytest.param("invalid/key/string", id="SV6"), pytest.param("a/b", id="SV7")]
 )

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from ccm.decide.budget import Priority
-from ccm.errors import CloudError, Denied, KubernetesError, NotLeading, Refused
+from ccm.errors import CloudError, Denied, KubernetesError, NotLeading, Refused, Unreachable
 from ccm.model.cloud import Gone, PlaceAnswer, Unknown
 from tests.support.context import running as under_runner
 from tests.support.nodes import Tweak, recreated
@@ -49,6 +49,16 @@ async def test_the_own_write_is_seen_before_the_feed_brings_it() -> None:
         await w.sync()
         assert (await w.reconcile()).message == "labelled"
         assert (w.cluster.tries, len(w.places.reads)) == (1, 1)
+
+
+async def test_an_answer_that_a_proxy_kept_is_no_word_that_a_volume_is_labelled() -> None:
+    async with world() as w:
+        w.put(volume(), answer=place("a"))
+        w.cluster.kept = {1}
+        with pytest.raises(Unreachable, match="of before it"):
+            await w.sync()
+        await w.reconcile()
+        assert w.cluster.volume().labels[ZONE] == "a"
 
 
 async def test_a_volume_that_is_left_alone_costs_neither_a_read_nor_a_write() -> None:
