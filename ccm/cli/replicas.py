@@ -13,6 +13,7 @@ from ccm.limited_process import LimitedProcess
 from ccm.model.conform import conform
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.status import LeaseHolder, Status
+from ccm.printable import printable
 
 CONTAINER = "ccm-supervisor"
 NAMESPACE, LEASE = "kube-system", "cloud-controller-manager"
@@ -142,9 +143,9 @@ def show_replicas(cluster: Cluster, urls: Sequence[str] = (), authority: str = "
         Column("workers", from_width=80),
     ]
     leaders = [Column("leader"), Column("since"), Column("changes", is_number=True)]
-    rows = [[*_row(replica, status)] for replica, status in pairs]
-    parts = [Rows("Replicas", columns, rows)]
-    parts.append(Rows("Leaders, latest first", leaders, [*_history(answers)]))
+    rows = [[*map(printable, _row(replica, status))] for replica, status in pairs]
+    led = [[*map(printable, row)] for row in _history(answers)]
+    parts = [Rows("Replicas", columns, rows), Rows("Leaders, latest first", leaders, led)]
     show(Whole(parts))
 
 

@@ -29,6 +29,7 @@ case "$*" in
   *" exec ccm-list "*) echo '[1]' ;;
   *" exec ccm-slow "*) exec sleep 60 ;;
   *" exec ccm-long "*) exec cat /dev/zero ;;
+  *" exec ccm-escapes "*) cat {directory}/escapes ;;
   *" exec ccm-b "*"status -o json") echo "container is not running" >&2; exit 1 ;;
   *"--raw=/statusz --server=https://cp-1:10258"*) echo "connection refused" >&2; exit 1 ;;
   *"--raw=/statusz"* | *"status -o json") cat {directory}/status ;;
@@ -200,6 +201,19 @@ def test_a_pod_that_any_kubelet_can_run_spoils_no_view_of_the_replicas(
     assert "No answer from ccm-odd: it is not a status" in shown
     assert "No answer from ccm-slow: not ended within 0.5 s" in shown
     assert "No answer from ccm-long: it printed more than 10000 bytes" in shown
+
+
+def test_a_pod_that_any_kubelet_can_run_commands_no_terminal(kubectl: Path) -> None:
+    clear = "\x1b[2Jcleared\x1b]0;title\x07"
+    holder = {"identity": clear, "since": clear, "transitions": 5}
+    leader = HEALTHY["leader"] | {"is_leader": True, "history": [holder]}
+    facts = with_problems(status(leader=leader, version=clear, provider=clear))
+    (kubectl / "escapes").write_text(json.dumps(facts))
+    pods = [pod("ccm-a", "cp-2"), pod("ccm-escapes", "worker-1")]
+    (kubectl / "pods").write_text(json.dumps({"items": pods}))
+    said = typed("status", "--all-replicas").stdout
+    assert "cleared" in said
+    assert all(line.isprintable() for line in said.splitlines())
 
 
 def test_replicas_on_hosts_are_asked_by_https(kubectl: Path) -> None:
