@@ -163,10 +163,6 @@ class ServiceController:
             service = self._service(key)
             new_ports = self._node_ports.update(key, service)
             self._give_up_at_work(key)
-            if self._chooser:
-                has_one = service and service.type == "LoadBalancer"
-                labels = self._chooser.selector_labels(service) if service and has_one else ()
-                self._backends.choose_by(key, labels)
             is_known = self._context.queue.is_in_flight(key) or not self._is_changed(key)
             losing = self._losing(key, new_ports) if new_ports else []
             return losing if is_known else [*losing, key]
@@ -269,6 +265,11 @@ class ServiceController:
 
     async def _converge(self, key: str) -> Result:
         """Plan and perform until nothing is left to do, or something has to be waited for."""
+        if self._chooser:  # reads all Nodes, in the time of the namespace
+            service = self._service(key)
+            has_one = service and service.type == "LoadBalancer"
+            labels = self._chooser.selector_labels(service) if service and has_one else ()
+            self._backends.choose_by(key, labels)
         for _ in range(MAX_STEPS):
             match self._next_step(key):
                 case Done(message):

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.support.waiting import until
 from workers.executor import LARGE, REST, TURNS
 
 from .cloud import Balancers, Record
-from .objects import being_deleted, finalized, node, port, service, spec, typed
+from .objects import annotated, being_deleted, finalized, node, port, service, spec, typed
 from .world import World, running, running_with
 
 pytestmark = pytest.mark.virtual_time
@@ -214,3 +215,24 @@ async def test_who_rests_keeps_no_turn_from_others() -> None:
         assert not result.is_done
         assert w.controller._checks.is_idle
         assert not w.controller._slots._by_namespace
+
+
+class _Choosing(Balancers):
+    """Whose Services choose Nodes by labels."""
+
+    asked = 0
+
+    def selector_labels(self, service: Service) -> Collection[str]:
+        self.asked += 1
+        return service.annotations
+
+
+async def test_labels_by_which_a_service_chooses_nodes_are_read_in_its_turn() -> None:
+    """All Nodes are compared by them, and many Services come with one frame."""
+    balancers = _Choosing()
+    async with running_with(service(), node("n1"), balancers=balancers) as w:
+        before = balancers.asked
+        w.cluster.put(w.changed(annotated({"pool": "fast"})))
+        assert balancers.asked == before
+        await w.rest()
+        assert balancers.asked > before
