@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import replace
 from hashlib import md5
 from typing import Any, cast
@@ -834,3 +835,47 @@ async def test_addresses_that_one_list_mixes_up_have_no_other_one_deleted(
     cloud.gate.spoil = None
     await delete(cloud, web())
     assert addresses(lab) == {"by-hand": by_hand}
+
+
+@pytest.mark.parametrize("kind", ["nodeIPConfiguration", "nodeIP"])
+@pytest.mark.parametrize(
+    ("listed", "mixed_up"),
+    [
+        ("networkInterfaces", "id"),
+        ("networkInterfaces", "properties"),
+        ("networkInterfaces", "addresses"),
+        ("virtualMachines", "id"),
+        ("virtualMachines", "properties"),
+    ],
+)
+async def test_what_one_list_mixes_up_takes_no_node_out_of_a_pool(
+    lab: Lab, kind: str, listed: str, mixed_up: str
+) -> None:
+    """A machine that is no Node's took its place until the next comparison, half an hour later."""
+    cloud = await Started(lab.config(loadBalancerBackendPoolConfigurationType=kind)).start()
+    nodes, left = [host(lab.add_machine(f"node-{item}")) for item in (1, 2)], [1]
+    lab.add_machine("other")
+    await cloud.ensure(web(), *nodes)
+    before = members(lab)
+    assert len(before) == 2
+
+    def mix_up(answer: Any) -> Any:
+        records = deepcopy(answer[0].get("value")) or [{}]
+        if not left or len(records) < 3 or f"/{listed}/" not in records[0].get("id", ""):
+            return answer
+        left.pop()
+        first, second = records[0], records[-1]
+        if mixed_up == "addresses":
+            first, second = (one["properties"]["ipConfigurations"][0] for one in (first, second))
+        key = "properties" if mixed_up == "addresses" else mixed_up
+        first[key], second[key] = second[key], first[key]
+        return {**answer[0], "value": records}, *answer[1:]
+
+    cloud.gate.spoil = mix_up
+    lab.forget_calls()
+    await cloud.ensure(web(), *nodes)
+    assert not left
+    assert lab.writes() == []
+    assert members(lab) == before
+    await cloud.ensure(web(), nodes[0])
+    assert len(members(lab)) == 1

@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from ccm.cloud.machines import verify_complete
 from ccm.cloud.shared_read import SharedLock
+from ccm.errors import RetryAfter
 from ccm.model.objects import Json, Node, text
 from ccm.providers.azure import ids
-from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.api import RACE_RETRY, AzureApi
 from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.instances import AzureInstances
 from ccm.providers.azure.lb import plan
@@ -93,36 +94,33 @@ class BackendPools:
         Several share the machines: one Service at a time spreads them, by what is there now; what
         was read is old once something is changed.
         """
-        wanted = backends(read.nodes, read.machines, self._config)
-        interfaces = read.machines.interfaces
-
-        def wrong(seen: Balancers) -> list[PoolMembers]:
-            listed = pool_members(names, seen, read, wanted, self._config)
-            return [item for item in listed if not self._members.are_right(item, interfaces)]
-
-        found, reasons = wrong(balancers), list[str]()
-        if self._config.balancers and (found or is_changed):
+        wanted, reasons = backends(read.nodes, read.machines, self._config), list[str]()
+        is_wrong = any(self._wrong(names, balancers, wanted, read))
+        if self._config.balancers and (is_wrong or is_changed):
             async with self._spreading.held():
-                balancers = await self._read_balancers()
-                reasons = await self._fill(wrong(balancers), balancers, wanted, read)
-        elif found:
-            reasons = await self._fill(found, balancers, wanted, read)
+                reasons = await self._fill(names, await self._read_balancers(), wanted, read)
+        elif is_wrong:
+            reasons = await self._fill(names, balancers, wanted, read)
         return wanted, reasons
 
+    def _wrong(
+        self, names: Names, balancers: Balancers, wanted: Backends, read: Candidates
+    ) -> Iterator[PoolMembers]:
+        for item in pool_members(names, balancers, read, wanted, self._config):
+            if not self._members.are_right(item, read.machines.interfaces):
+                yield item
+
     async def _fill(
-        self,
-        wrong: Sequence[PoolMembers],
-        balancers: Balancers,
-        wanted: Backends,
-        read: Candidates,
+        self, names: Names, balancers: Balancers, wanted: Backends, read: Candidates
     ) -> list[str]:
         """Those pools first that machines leave: others may wait for them.
 
         Who leaves all of them is in no rule before: afterwards no pool would show it.
         """
-        interfaces = read.machines.interfaces
+        interfaces, wrong = read.machines.interfaces, self._wrong(names, balancers, wanted, read)
         listed = [(self._members.leaving(item, interfaces), item) for item in wrong]
-        gone = {ip for left, _ in listed for ip in left}
+        if gone := {ip for left, _ in listed for ip in left}:
+            await self._verify_agreed(names, balancers, read)
         gone -= private_addresses(wanted.values())
         if gone and plan.has_node_ports(balancers.values()):
             await self._admission.open(None, None, (), Extent(gone), [])
@@ -130,6 +128,18 @@ class BackendPools:
         for _, members in sorted(listed, key=lambda pair: not pair[0]):
             reasons += await self._members.join(members, interfaces, read.writes)
         return reasons
+
+    async def _verify_agreed(self, names: Names, balancers: Balancers, read: Candidates) -> None:
+        """Raise where another read has others in the pools: one list may mix up machines."""
+        self._instances.reader.forget_singles()
+        again = await self.read(names, read.nodes, balancers)
+        if self._desired(names, balancers, again) != self._desired(names, balancers, read):
+            raise RetryAfter("two answers about the machines of nodes differ", RACE_RETRY)
+
+    def _desired(self, names: Names, balancers: Balancers, read: Candidates) -> list[object]:
+        wanted = backends(read.nodes, read.machines, self._config)
+        listed = pool_members(names, balancers, read, wanted, self._config)
+        return [self._members.desired(item, read.machines.interfaces) for item in listed]
 
     def _pools(self, balancers: Balancers, names: Names) -> list[Json]:
         """The cluster's, and a Service's own."""

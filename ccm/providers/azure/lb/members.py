@@ -157,9 +157,14 @@ class Members:
 
     def are_right(self, members: PoolMembers, interfaces: Iterable[Json]) -> bool:
         """Whether these machines are behind a pool, and no others."""
+        current = (_entries if self._config.has_ip_pools else _joined)(members.pool)
+        return current == self.desired(members, interfaces)
+
+    def desired(self, members: PoolMembers, interfaces: Iterable[Json]) -> object:
+        """What has to be in a pool: addresses by the names of entries, or IP configurations."""
         if self._config.has_ip_pools:
-            return _entries(members.pool) == _entries_of(members, members.pool)
-        return _joined(members.pool) == _configurations(members, interfaces)
+            return _entries_of(members, members.pool)
+        return _configurations(members, interfaces)
 
     def leaving(self, members: PoolMembers, interfaces: Sequence[Json]) -> set[str]:
         """The addresses of machines behind a pool that are not wanted there."""
