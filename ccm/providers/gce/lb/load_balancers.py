@@ -152,20 +152,18 @@ class GceLoadBalancers:
         One list may lack ports, or be from before a change: two have to agree, and none counts
         about what this process has made so.
         """
-        name = work.names.firewall
-        if self._served.get(work.names.balancer) == service.proxied:
+        current, names = work.firewall, work.names
+        left = design.without_given_up(current, service)
+        is_done = self._served.get(names.balancer) == service.proxied
+        if is_done or not design.changes(left, current):
             return
-        current = work.observed.get(FIREWALL, name)
-        left = design.without_given_up(current or {}, service)
-        if not current or not design.changes(left, current):
-            return
-        if (await self._look(service)).observed.get(FIREWALL, name) != current:
-            raise CloudError(f"firewalls.list: two answers about {name} differ: asked again")
+        if (await self._look(service)).firewall != current:
+            raise CloudError(f"firewalls.list: two answers about {names.firewall} differ")
         try:
             if left["allowed"]:
                 await self._parts.ensure(work.place, FIREWALL, left, current, [])
             else:
-                await self._parts.delete(work.place, FIREWALL, name)
+                await self._parts.delete(work.place, FIREWALL, names.firewall)
         except Refused as error:  # it is tried again: the Service may never change
             raise CloudError(str(error)) from error
 
@@ -210,7 +208,7 @@ class GceLoadBalancers:
         try:
             self._check(service, work)
         except ImplementedElsewhere:
-            if work.names.is_own(work.observed.get(FIREWALL, work.names.firewall) or {}):
+            if work.names.is_own(work.firewall):
                 await self._close_given_up(service, work)
             raise
         return work
@@ -284,7 +282,7 @@ class GceLoadBalancers:
         firewall, probes = await self._firewalls(work, request, desired["IPAddress"], nodes)
         # An internal address may be one of another network: by the rule, Google says it is not.
         is_proven = not request.is_internal or (rule or {}).get("IPAddress") == desired["IPAddress"]
-        if not is_proven and work.observed.get(FIREWALL, names.firewall):
+        if work.firewall and not is_proven:
             await self._parts.delete(place, FIREWALL, names.firewall)
         check = await self._ensure_around(work, request, probes, firewall if is_proven else None)
         if work.rule and not is_right:

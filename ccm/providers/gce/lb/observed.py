@@ -62,6 +62,11 @@ class Work:
         return self.own(RULE)
 
     @property
+    def firewall(self) -> Json:
+        """That of the Service's traffic; empty where there is none."""
+        return self.observed.get(FIREWALL, self.names.firewall) or {}
+
+    @property
     def used_backend(self) -> str:
         """The backend service behind the rule, if it is the Service's or shared by Services.
 
@@ -90,7 +95,7 @@ class Work:
     def is_begun(self) -> bool:
         """A creation was broken off: no rule, and all that is there is described as its own."""
         parts = [self.own(kind) for kind in (POOL, SERVICE, ADDRESS)]
-        found = [*filter(None, (*parts, self.observed.get(FIREWALL, self.names.firewall)))]
+        found = [*filter(None, (*parts, self.firewall))]
         return self.rule is None and bool(found) and all(map(self.names.is_own, found))
 
     @property
