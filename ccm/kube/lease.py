@@ -13,7 +13,7 @@ from ccm.decide.lease import LeaderElectionRecord
 from ccm.errors import KubernetesError, Unreachable
 from ccm.kube.client import Kube, about
 from ccm.kube.events import Event, EventRecorder, ObjectRef
-from ccm.model.objects import Json, mapping, text
+from ccm.model.objects import Json, mapping, resource_version, text
 from ccm.model.rbac import PolicyRule
 from ccm.model.status import LeaseHolder
 
@@ -57,6 +57,7 @@ class LeaseClient:
     def __post_init__(self) -> None:
         self._raw: Json = {}
         self.annotations: Mapping[str, str] = {}  # as last seen; a Lease recreated has them, too
+        self._annotated = 0  # the version that had them
         self.holders: deque[LeaseHolder] = deque(maxlen=MAX_HOLDERS)  # seen since the start
         self._collection = f"/apis/{_API_VERSION}/namespaces/{self.namespace}/leases"
         self._recorder = EventRecorder(self.kube.lane(), COMPONENT, self.identity)
@@ -140,12 +141,19 @@ class LeaseClient:
         record = self._remember(raw)
         if (record.holder, record.renewed) != (spec["holderIdentity"], spec["renewTime"]):
             raise Unreachable(f"{self.path}: the answer to our write is not what we wrote")
+        self.take_annotations(raw)
         return record
+
+    def take_annotations(self, raw: Json) -> None:
+        """They are those of this Lease from now on."""
+        self.annotations = mapping(mapping(raw.get("metadata")).get("annotations"))
+        self._annotated = resource_version(raw)
 
     def _remember(self, raw: Json) -> LeaderElectionRecord:
         self._raw = about(self.path, raw)
         spec, meta = mapping(raw.get("spec")), mapping(raw.get("metadata"))
-        self.annotations = mapping(meta.get("annotations"))
+        if resource_version(raw) >= self._annotated:  # a proxy may have kept one from before
+            self.take_annotations(raw)
         self._see_holder(spec)
         return LeaderElectionRecord(
             holder=text(spec.get("holderIdentity")),

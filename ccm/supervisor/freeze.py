@@ -68,7 +68,7 @@ class SharedFreeze:
         written = mapping(mapping(answer.get("metadata")).get("annotations"))
         if written.get(FROZEN) != annotations.get(FROZEN):
             raise Unreachable(f"{path}: the answer to our write is not what we wrote")
-        self._lease.annotations = annotations
+        self._lease.take_annotations(answer)
 
 
 def _left(deadline: float) -> float:

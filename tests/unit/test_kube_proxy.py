@@ -10,7 +10,7 @@ from ccm.kube.service_accounts import ServiceAccount, request_token
 from ccm.model.objects import Json
 from ccm.model.writes import Merge, Patch
 from ccm.supervisor.deletion_state import new_freeze
-from ccm.supervisor.freeze import SharedFreeze
+from ccm.supervisor.freeze import FROZEN, SharedFreeze
 from tests.support.context import FakePort
 from workers.performer import Performer
 
@@ -122,6 +122,18 @@ async def test_deletions_are_frozen_only_by_an_answer_that_has_the_freeze(answer
         with pytest.raises(Unreachable):
             await SharedFreeze(kube, lease).set(new_freeze("audit", "ada"))
         assert not lease.annotations
+
+
+async def test_a_lease_from_before_the_freeze_lifts_it_for_no_one() -> None:
+    """A proxy may have kept it; the leader reads the Lease where a renewal has failed."""
+    frozen = LEASE["metadata"] | {"annotations": {FROZEN: "audit"}}
+    now, before = frozen | {"resourceVersion": "12"}, LEASE["metadata"] | {"resourceVersion": "11"}
+    answers = [json_answer({"metadata": metadata}) for metadata in (now, before, before)]
+    async with serving(*answers) as (_, kube):
+        lease = LeaseClient(kube, "kube-system", "ccm", "one", 15.0)
+        for _ in answers:
+            await lease.get(1.0)
+            assert SharedFreeze(kube, lease).get()
 
 
 async def test_the_token_of_another_account_is_not_ours() -> None:
