@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ccm.background import start_task
 from ccm.cloud.gate import invoke, with_priority
@@ -61,15 +61,19 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         part: Describer[ObjectT, AnswerT],
         priority: Priority,
         context: ControllerContext,
+        read: Callable[[Sequence[ObjectT]], Any] | None = None,
+        in_flight: int = READS_IN_FLIGHT,
     ) -> None:
+        """`read` in place of `part.describe`; so many reads are under way at the same time."""
         self._part, self._priority, self._timings = part, priority, context.timings
+        self._read = read
         self._executor, self._queue = context.executor, context.queue
         self._waiting: dict[str, tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]] = {}
         self._answers: dict[str, tuple[float, tuple[str, ...], AnswerT | Unknown]] = {}
         self._some, self._enough = asyncio.Event(), asyncio.Event()
         self._wanted = part.batch_size  # objects in the batch that gathers
         self._joined_at = 0.0  # by the loop's clock
-        self._slots = asyncio.Semaphore(READS_IN_FLIGHT)
+        self._slots = asyncio.Semaphore(in_flight)
         self._reads: set[asyncio.Task[None]] = set()
         self._allowances = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
         self._in_vain = 0  # reads in a row that found nothing: kubelets register under any names
@@ -126,7 +130,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         """
         if not batch:
             return {}
-        read = self._part.describe
+        read = self._read or self._part.describe
         try:
             with self._executor.journaled([obj.name for obj in batch]), with_priority(priority):
                 answers = await invoke(read, batch)

@@ -164,10 +164,8 @@ class PresentNodes:
         """
         async with self._asking.held():
             due = [node for node in self._present(nodes) if self._is_due(node)]
-            left_out = [node for node in due if node.provider_id in self._absent]
-            new = [node for node in due if node.provider_id not in self._absent]
             try:
-                self._note(due, await self._lost(new, len(nodes), left_out))
+                self._note(due, await self._lost(due, len(nodes), has_proof=False))
             except CloudError:  # so that they are looked for as long as it fails
                 now = time.monotonic()
                 self._remember(due)
@@ -196,19 +194,19 @@ class PresentNodes:
         return len(self._present(nodes)) < len(nodes)
 
     async def _lost(
-        self, nodes: Sequence[Node], total: int, left_out: Sequence[Node] = ()
+        self, nodes: Sequence[Node], total: int, *, has_proof: bool = True
     ) -> Sequence[Node]:
-        """Those without a machine; those that are left out may be back, which takes no proof.
+        """Those without a machine; while some are left out, by no proof, which takes a call each.
 
         It raises where these are most of `total` and their kubelets are alive: all would leave all
         load balancers by one wrong answer. A few kubelets may name machines that never were.
         """
-        part, answers = self._instances, dict[str, Answer]()
-        for some in filter(None, (nodes, left_out)):
-            ask = part.look_up if isinstance(part, LooksUp) and some is left_out else part.describe
-            found: Mapping[str, Answer] = await invoke(ask, some)
-            answers |= found
-        lost = [node for node in (*nodes, *left_out) if _is_absent(answers.get(node.name))]
+        if not nodes:
+            return []
+        part = self._instances
+        ask = part.describe if has_proof or not isinstance(part, LooksUp) else part.look_up
+        answers: Mapping[str, Answer] = await invoke(ask, nodes)
+        lost = [node for node in nodes if _is_absent(answers.get(node.name))]
         if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, total / 2):
             raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
         return lost

@@ -319,3 +319,33 @@ async def test_that_a_machine_is_still_not_there_takes_no_proof() -> None:
     assert wait
     await pool.update()
     assert pool.taken[-1] == 2
+
+
+@pytest.mark.virtual_time
+async def test_machines_that_never_were_take_no_proof_by_a_new_name_each_time() -> None:
+    """Nodes that register again with other made-up IDs: all Services waited for a call for each."""
+    proven = list[str]()
+
+    class LookedUp(Machines):
+        async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+            proven.extend(item.name for item in nodes)
+            await asyncio.sleep(0.7 * len(nodes))
+            return await super().describe(nodes)
+
+        async def look_up(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+            await asyncio.sleep(0.7)
+            gone = Unknown("not found", is_nowhere=True)
+            return {it.name: gone if "made" in it.name else Unknown("?") for it in nodes}
+
+    machines: Any = LookedUp({f"made-{at}" for at in range(1000)})
+    present, refused, took = PresentNodes(machines), list[int](), list[float]()
+    perform = partial(perform_or_refuse, present, refused)
+    for turn in range(10):
+        made = (f"made-{at}" for at in range(100 * turn, 100 * turn + 100))
+        nodes = [NODES[0], *(node(name, f"cloud://{name}") for name in made)]
+        began = time.monotonic()
+        await present.perform(perform, nodes)
+        took.append(time.monotonic() - began)
+        await asyncio.sleep(ABSENT_TRUSTED)
+    assert max(took[1:]) < 3.0
+    assert {*proven} == {"there", *(f"made-{at}" for at in range(100))}

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from ccm.bus.frames import Message, PermitDeletions
-from ccm.cloud.interface import Instances
-from ccm.cloud.newest import Newest
+from ccm.cloud.interface import Instances, LooksUp
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Contested, KubernetesError
@@ -126,20 +125,20 @@ class NodeController:
 
     def __init__(self, context: ControllerContext, instances: Instances) -> None:
         self._context, self._instances = context, instances
+        look_up = instances.look_up if isinstance(instances, LooksUp) else instances.describe
         self._reader: BatchReader[Node, Answer] = BatchReader(
-            instances, Priority.NODE_INIT, context
+            instances, Priority.NODE_INIT, context, look_up
         )
-        self._late_reader: BatchReader[Node, Answer] = BatchReader(
-            instances, Priority.REFRESH, context
+        self._proofs: BatchReader[Node, Answer] = BatchReader(
+            instances, Priority.REFRESH, context, in_flight=1
         )
-        self._gone = Newest[str, tuple[str, ...]]()  # by name, what was found to have no machine
         self._watched: set[str] = set()  # names of Nodes that the cloud is asked about
         self._refreshed: dict[str, None] = {}  # names of Nodes in the order of their refreshes
         self._refresh_pass = RefreshPass(
-            context, self._reader, instances.batch_size, self._refreshed
+            context, self._proofs, instances.batch_size, self._refreshed
         )
         self._monitor_pass = MonitorPass(
-            context, self._reader, instances, self._watched, self._refresh_pass
+            context, self._proofs, instances, self._watched, self._refresh_pass
         )
         self._holders = context.machine_holders()
         self._remover = NodeRemover(context, self._holders)
@@ -160,7 +159,7 @@ class NodeController:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reader.run())
-            group.create_task(self._late_reader.run())
+            group.create_task(self._proofs.run())
             if self._does_lifecycle:
                 group.create_task(self._monitor_pass.run())
             if self._does_node:
@@ -218,7 +217,7 @@ class NodeController:
                 self._record(node, "LeftAlone", message, "Normal")
             return Result(message, is_done=not node.is_uninitialized)
         if self._holders.holder(key):
-            self._settle(node, await self._read(node))
+            self._settle(node, await self._reader.read(node))
         if why := self._holders.why_not(key):
             self._refresh_pass.forget(key)
             self._record(node, DUPLICATE, why)
@@ -228,21 +227,19 @@ class NodeController:
         return await self._follow(node)
 
     async def _read(self, node: Node) -> Answer:
-        """What the cloud says of it; of one whose machine was not there apart from all others.
+        """What the cloud says of it; of one whose machine is not there apart from all others.
 
         To prove that costs many clouds a call, for which all of a batch wait: a kubelet may
         register any number of Nodes with provider IDs that it made up.
         """
-        is_late = self._gone.get(node.name) == node.cloud_identity
-        answer = await (self._late_reader if is_late else self._reader).read(node)
-        if isinstance(answer, Gone) and node.provider_id:
-            self._gone[node.name] = node.cloud_identity
-        else:
-            self._gone.pop(node.name, None)
+        answer = await self._reader.read(node)
+        is_nowhere = isinstance(answer, Unknown) and answer.is_nowhere
+        if is_nowhere and self._context.queue.failures(node.name) >= UNREPORTED_FAILURES:
+            return await self._proofs.read(node)
         return answer
 
     def _forget(self, key: str) -> None:
-        for reader in (self._reader, self._late_reader):
+        for reader in (self._reader, self._proofs):
             reader.forget(key)
 
     def on_message(self, message: Message) -> None:

@@ -15,7 +15,7 @@ from ccm.decide.budget import READ_PAUSE, READS, Priority
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Json, Node
-from tests.support.cloud import Inventory
+from tests.support.cloud import Inventory, Named
 from tests.support.nodes import (
     Tweak,
     changed,
@@ -59,29 +59,37 @@ def is_untouched(w: World, before: Node) -> bool:
 async def test_a_node_that_joins_waits_for_no_proof_about_those_on_no_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each took a call: beside 200 of them DigitalOcean's rate let others wait for two minutes."""
+    """Each took a call: beside 200 of them DigitalOcean's rate let others wait for two minutes, and
+    for longer where they registered again and again with other IDs.
+    """
     made_up = [f"made-up-{at}" for at in range(3)]
-    asked = list[tuple[Priority, list[str]]]()
+    proven = list[tuple[Priority, list[str]]]()
+
+    class Proving(Inventory):
+        async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
+            proven.append((current_priority(), sorted(item.name for item in objects)))
+            return await super().describe(objects)
+
+        async def look_up(self, nodes: Sequence[Node]) -> Mapping[str, Any]:
+            nowhere = Unknown("no machine was found", is_nowhere=True)
+            found = await super().describe(nodes)
+            return {name: nowhere if isinstance(it, Gone) else it for name, it in found.items()}
+
+    monkeypatch.setattr("tests.integration.node.world.Inventory", Proving)
     async with world() as w:
-        describe = w.machines.describe
-
-        async def noted(nodes: Sequence[Node]) -> Mapping[str, Any]:
-            asked.append((current_priority(), sorted(item.name for item in nodes)))
-            return await describe(nodes)
-
-        monkeypatch.setattr(w.machines, "describe", noted)
-        for name in made_up:
-            w.put(node(tainted, with_provider_id(f"fake://{name}"), name=name), answer=Gone("404"))
-        w.feed()
-        await asyncio.gather(*map(w.reconcile, made_up), return_exceptions=True)
         w.put(node(tainted, with_provider_id("fake://1"), name="joins"), answer=MACHINE)
-        w.feed()
         names = ["joins", *made_up]
-        await asyncio.gather(*map(w.reconcile, names), return_exceptions=True)
+        for turn in range(4):
+            for name in made_up:
+                made = with_provider_id(f"fake://{name}-{turn}")
+                w.put(node(tainted, made, name=name), answer=Gone("404"))
+            w.feed()
+            await asyncio.gather(*map(w.reconcile, names), return_exceptions=True)
+            for name in made_up:
+                w.queue.add_failed(name)
         assert not w.cluster.node("joins").is_uninitialized
-    first, last = Priority.NODE_INIT, Priority.REFRESH
-    assert asked[0] == (first, made_up)
-    assert sorted(asked[1:]) == [(first, ["joins"]), (last, made_up)]
+        assert [reason for _, reason, _ in await w.events()].count("CloudMachineNotFound") == 3
+    assert proven == [(Priority.REFRESH, made_up)] * 2
 
 
 async def test_a_newer_node_on_the_machine_of_another_stays_as_it_is() -> None:
