@@ -17,7 +17,7 @@ from ccm.model.objects import Json, Projection
 from ccm.model.rbac import event_rule
 from ccm.model.service import SOURCE_RANGES, Service
 from ccm.providers.digitalocean import firewall_plan as plan
-from ccm.providers.digitalocean.firewall_plan import Inbound
+from ccm.providers.digitalocean.firewall_plan import Inbound, Reading
 from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, DISOWN, PREFIX
 from ccm.settings import Settings
 from workers.controller import ControllerContext, NotNeeded, Result
@@ -83,16 +83,16 @@ class FirewallController:
         assert cloud.firewalls
         self._context, self._firewalls = context, cloud.firewalls
         self._config = cloud.config
-        self._services: set[str] = set()
+        self._services: dict[str, Reading] = {}
         self._ensured: tuple[set[Inbound], Json] | None = None
         """The rules and the addresses of load balancers; None when it is to be looked at."""
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         """The one key, whichever Service changes."""
-        if self._context.store.view(Service, key):
-            self._services.add(key)
+        if service := self._context.store.view(Service, key):
+            self._services[key] = Reading.of(service, self._config.balancers.type)
         else:
-            self._services.discard(key)
+            self._services.pop(key, None)
         return (KEY,)
 
     async def run(self) -> None:
@@ -115,26 +115,26 @@ class FirewallController:
         return {"services": len(self._services)}
 
     async def reconcile(self, key: str) -> Result:
-        view = self._context.store.view
-        services = [found for service in self._services if (found := view(Service, service))]
-        rules = plan.fitting(services, self._config.balancers.type, self._config.firewall.opens)
+        readings = self._services.values()
+        services = [item.service for item in readings]
+        rules = plan.fitting(readings, self._config.firewall.opens)
         asked = rules, {service.uid: service.ingress for service in services if service.ingress}
         if asked == self._ensured:
             return Result(f"{len(rules)} ports are open, as before")
         self._ensured = None
-        self._log_closed(services, rules)
+        self._log_closed(readings, rules)
         is_written: bool = await call(Priority.LB_ENSURE, self._firewalls.ensure, rules, services)
         self._ensured = asked
         return Result(f"{len(rules)} ports are open{' now' if is_written else ''}")
 
-    def _log_closed(self, services: Collection[Service], rules: set[Inbound]) -> None:
+    def _log_closed(self, readings: Collection[Reading], rules: set[Inbound]) -> None:
         """Say which ports Services need that are others', not allowed, or that have no room."""
-        kind, opens = self._config.balancers.type, self._config.firewall.opens
-        allowed = plan.opened(services, kind, opens)
+        opens = self._config.firewall.opens
+        allowed = plan.opened(readings, opens)
         for closed, remedy in (
-            (plan.opened(services, kind, bool) - allowed, "allow them in [Firewall] port"),
+            (plan.opened(readings, bool) - allowed, "allow them in [Firewall] port"),
             (
-                plan.opened(services, kind, opens, with_taken=True) - allowed,
+                plan.opened(readings, opens, with_taken=True) - allowed,
                 "they are node ports of other Services: use other ports",
             ),
             (allowed - rules, f"a firewall has {plan.MOST_RULES} rules: use fewer node ports"),

@@ -1,7 +1,7 @@
 """The rules of the firewall of node ports: upstream's, from all Services; nothing in here acts."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from ccm.errors import Refused
 from ccm.model.objects import Json, mapping, objects, text
 from ccm.model.records import differences
-from ccm.model.service import Service, admits_everybody
+from ccm.model.service import HealthCheck, Service, admits_everybody
 from ccm.providers.digitalocean.config import NETWORK
 from ccm.providers.digitalocean.lb.annotations import PREFIX, is_disowned, read_boolean
 from ccm.providers.digitalocean.lb.request import EXTERNAL, KUBE_PROXY_PORT
@@ -40,58 +40,75 @@ Users = Mapping[tuple[str, int], str]
 """UIDs of Services by protocol and node port, also that of health checks."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What matters of a Service, read once: it may have thousands of ports and source ranges.
+
+    Without `sources` packets do not reach Nodes at its own `ports`. `service` is without its spec.
+    """
+
+    service: Service
+    node_ports: Sequence[tuple[str, int]]
+    is_open: bool  # to all: the node ports
+    check: HealthCheck | None
+    ports: Sequence[tuple[str, int]]
+    sources: tuple[str, ...]
+
+    @classmethod
+    def of(cls, service: Service, default_type: str) -> "Reading":
+        """Those of its ports and sources that a firewall may have room for."""
+        has_node_ports = service.has_node_ports
+        return cls(
+            Service({**service.raw, "spec": {}}),
+            (*_ports(service, "nodePort"),) if has_node_ports else (),
+            service.type == "NodePort" and _is_managed(service),
+            service.health_check if has_node_ports else None,
+            (*islice(_ports(service, "port"), MOST_PORTS),),
+            _sources_that_pass(service, default_type),
+        )
+
+
 def opened(
-    services: Collection[Service],
-    default_type: str,
-    may_open: Callable[[int], bool],
-    *,
-    with_taken: bool = False,
+    readings: Collection[Reading], may_open: Callable[[int], bool], *, with_taken: bool = False
 ) -> set[Inbound]:
     """The ports that Services need; what is wrong in one of them opens nothing.
 
     `may_open` says of a port that it is no other program's on the Nodes, such as SSH's. A node port
     of another Service is opened for none but that one, unless `with_taken`.
     """
-    users = {} if with_taken else _users(services)
-    rules = (_of_service(service, default_type, may_open, users) for service in services)
-    return {*chain.from_iterable(rules)}
+    users = {} if with_taken else _users(readings)
+    return {*chain.from_iterable(_of_service(item, may_open, users) for item in readings)}
 
 
-def fitting(
-    services: Collection[Service], default_type: str, may_open: Callable[[int], bool]
-) -> set[Inbound]:
+def fitting(readings: Collection[Reading], may_open: Callable[[int], bool]) -> set[Inbound]:
     """Those of `opened` that fit into the one firewall of the cluster.
 
     Namespaces have a rule each in turns: what one of them asks for closes no port of another.
     """
-    by_namespace, users = defaultdict[str, set[Inbound]](set), _users(services)
-    for service in services:
-        for rule in _of_service(service, default_type, may_open, users):
+    by_namespace, users = defaultdict[str, set[Inbound]](set), _users(readings)
+    for item in readings:
+        for rule in _of_service(item, may_open, users):
             if len(rule.sources) <= MOST_SOURCES:
-                by_namespace[service.namespace].add(rule)
+                by_namespace[item.service.namespace].add(rule)
     turns = zip_longest(*(sorted(rules) for _, rules in sorted(by_namespace.items())))
     return {*islice(dict.fromkeys(rule for turn in turns for rule in turn if rule), MOST_RULES)}
 
 
-def _users(services: Iterable[Service]) -> Users:
-    having = [service for service in services if service.has_node_ports]
-    checks = [(found.port, it.uid) for it in having if (found := it.health_check)]
-    users = {("tcp", port): uid for port, uid in checks}
-    return users | {port: it.uid for it in having for port in _ports(it, "nodePort")}
+def _users(readings: Collection[Reading]) -> Users:
+    users = {("tcp", it.check.port): it.service.uid for it in readings if it.check}
+    return users | {port: it.service.uid for it in readings for port in it.node_ports}
 
 
-def _of_service(
-    service: Service, default_type: str, may_open: Callable[[int], bool], users: Users
-) -> Iterator[Inbound]:
-    if service.type == "NodePort" and _is_managed(service):
-        for protocol, number in _ports(service, "nodePort"):
+def _of_service(item: Reading, may_open: Callable[[int], bool], users: Users) -> Iterator[Inbound]:
+    if item.is_open:
+        for protocol, number in item.node_ports:
             yield Inbound(protocol, number)
-    elif sources := _sources_that_pass(service, default_type):
-        check, uid = service.health_check, service.uid
-        yield Inbound("tcp", check.port if check else KUBE_PROXY_PORT, uid, ())
-        for protocol, number in islice(_ports(service, "port"), MOST_PORTS):
+    elif item.sources:
+        uid = item.service.uid
+        yield Inbound("tcp", item.check.port if item.check else KUBE_PROXY_PORT, uid, ())
+        for protocol, number in item.ports:
             if may_open(number) and users.get((protocol, number), uid) == uid:
-                yield Inbound(protocol, number, uid, sources)
+                yield Inbound(protocol, number, uid, item.sources)
 
 
 def _ports(service: Service, field: str) -> Iterator[tuple[str, int]]:
@@ -104,7 +121,9 @@ def _ports(service: Service, field: str) -> Iterator[tuple[str, int]]:
 
 def _sources(service: Service) -> tuple[str, ...]:
     ranges = service.source_ranges()
-    return EVERYBODY if admits_everybody(ranges) else tuple(sorted(map(str, ranges)))
+    if admits_everybody(ranges):
+        return EVERYBODY
+    return tuple(sorted(map(str, ranges))[: MOST_SOURCES + 1])
 
 
 def _is_managed(service: Service) -> bool:
@@ -116,10 +135,7 @@ def _is_managed(service: Service) -> bool:
 
 
 def _sources_that_pass(service: Service, default_type: str) -> tuple[str, ...]:
-    """From where packets reach Nodes at the Service's own ports; its load balancer is there.
-
-    There may be thousands, so they are read once and not for each of the ports.
-    """
+    """From where packets reach Nodes at the Service's own ports; its load balancer is there."""
     said = service.annotations
     kind = str(said.get(f"{PREFIX}type") or default_type)
     is_external = str(said.get(f"{PREFIX}network") or EXTERNAL) == EXTERNAL

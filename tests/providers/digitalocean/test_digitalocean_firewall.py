@@ -1,5 +1,6 @@
 """The firewall of node ports: which are open, and when it is written."""
 
+from collections.abc import Iterable
 from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from ccm.providers.digitalocean.firewall_plan import (
     MANAGED,
     MOST_RULES,
     Inbound,
+    Reading,
     body,
     is_different,
     opened,
@@ -43,6 +45,10 @@ def published(name: str, *ports: Json, ip: str = "203.0.113.9", **annotations: s
     made = service(name, annotations, ports=list(ports))
     made.raw["status"] = {"loadBalancer": {"ingress": [{"ip": ip}]}}
     return made
+
+
+def readings(services: Iterable[Service], kind: str = "REGIONAL_NETWORK") -> list[Reading]:
+    return [Reading.of(each, kind) for each in services]
 
 
 async def reconciled(do: DigitalOcean, cloud: Started, there: dict[str, Service]) -> Json:
@@ -77,7 +83,7 @@ def test_node_ports_are_open_and_what_network_load_balancers_need() -> None:
         service("sctp", type="NodePort", ports=[port(447, "SCTP")]),
     ]
     section, uid = FirewallSection(port=("443", "8000-8999")), uid_of("network")
-    assert opened(services, "REGIONAL_NETWORK", section.opens) == {
+    assert opened(readings(services), section.opens) == {
         Inbound("tcp", 30080),
         Inbound("udp", 30053),
         Inbound("tcp", 30082),
@@ -86,7 +92,7 @@ def test_node_ports_are_open_and_what_network_load_balancers_need() -> None:
         Inbound("tcp", 8443, uid_of("ranges"), ("192.0.2.0/24",)),
         *(Inbound("tcp", 10256, uid_of(one), ()) for one in ("network", "ssh", "ranges")),
     }
-    assert opened(services[3:4], "REGIONAL", section.opens) == set()
+    assert opened(readings(services[3:4], "REGIONAL"), section.opens) == set()
 
 
 async def test_no_service_opens_the_node_port_of_another(
@@ -270,6 +276,7 @@ async def test_the_health_check_is_open_to_the_services_own_load_balancer(
         do.balancers.clear()
         own = do.add_balancer(name=asked.default_balancer_name)["id"]
         there["default/web"] = published("web", port(443), ip=ip)
+        controller.map_to_keys("Service", "default/web")
         assert await sources() == [{"load_balancer_uids": [own]}]
 
 
@@ -279,7 +286,7 @@ async def test_a_list_that_lacks_load_balancers_closes_no_port(
     """The ports of all Services would be closed until the next look, minutes later."""
     asked = published("web", port(443))
     do.add_balancer(name=asked.default_balancer_name)
-    rules = opened([asked], "REGIONAL_NETWORK", bool)
+    rules = opened(readings([asked]), bool)
     assert cloud.firewalls
     await cloud.firewalls.ensure(rules, [asked])
     read = do._get_load_balancers
@@ -321,8 +328,34 @@ def test_ranges_of_a_service_are_read_once_however_many_ports_it_has(
         return read(one)
 
     monkeypatch.setattr(Service, "source_ranges", counted)
-    assert len(opened([many], "REGIONAL_NETWORK", bool)) == 101
+    assert len(opened(readings([many]), bool)) == 101
     assert len(reads) == 1
+
+
+async def test_a_service_is_read_once_however_often_others_change(
+    do: DigitalOcean, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few with thousands of ranges or ports took seconds of one turn with each change of any."""
+    there = {"default/large": published("large", port(8000)), "default/b": service("b")}
+    reads, views = list[str](), list[str]()
+    read = Service.source_ranges
+
+    def counted(one: Service) -> frozenset[Network]:
+        reads.append(one.name)
+        return read(one)
+
+    def view(_: object, key: str) -> Service | None:
+        views.append(key)
+        return there.get(key)
+
+    monkeypatch.setattr(Service, "source_ranges", counted)
+    context: Any = SimpleNamespace(provider=cloud, store=SimpleNamespace(view=view))
+    controller = firewall.new_controller(context)
+    for key in ("default/large", *["default/b"] * 3):
+        controller.map_to_keys("Service", key)
+        await controller.reconcile("firewall")
+    assert views == ["default/large", *["default/b"] * 3]
+    assert reads == ["large"]
 
 
 async def test_without_a_firewall_it_is_not_needed(do: DigitalOcean) -> None:
@@ -351,5 +384,5 @@ def test_of_ports_without_number_few_are_looked_at() -> None:
         looked_at.append(number)
         return True
 
-    assert opened([asked], "REGIONAL_NETWORK", may_open)
+    assert opened(readings([asked]), may_open)
     assert len(looked_at) < 1000

@@ -10,7 +10,7 @@ from ccm.cloud.testkit.harness import node, service
 from ccm.errors import CloudError, NotShown, Refused
 from ccm.model.cloud import Instance, Unknown
 from ccm.model.objects import Json
-from ccm.providers.digitalocean.firewall_plan import opened
+from ccm.providers.digitalocean.firewall_plan import Reading, opened
 from ccm.providers.digitalocean.lb.annotations import BALANCER_ID
 from ccm.providers.digitalocean.lb.plan import MAX_ADDRESSES, has_address
 from tests.labs.digitalocean.records import networks, region
@@ -354,7 +354,7 @@ async def test_an_annotated_id_opens_no_port_and_keeps_none_closed(
     theirs = do.add_balancer(name="shop")["id"]
     own = do.add_balancer(name=NAME)
     asked = web({BALANCER_ID: theirs if claims == "anothers" else ABSENT}, ip=own["ip"])
-    rules = opened([asked], "REGIONAL_NETWORK", bool)
+    rules = opened([Reading.of(asked, "REGIONAL_NETWORK")], bool)
     assert await firewalls.ensure(rules, [asked])
     (record,) = do.firewalls.values()
     assert [(rule["ports"], rule["sources"]) for rule in record["inbound_rules"]] == [
