@@ -165,7 +165,7 @@ class PresentNodes:
         async with self._asking.held():
             due = [node for node in self._present(nodes) if self._is_due(node)]
             try:
-                self._note(due, await self._lost(due, len(nodes), has_proof=False))
+                await self._ask(due, len(nodes), has_proof=False)
             except CloudError:  # so that they are looked for as long as it fails
                 now = time.monotonic()
                 self._remember(due)
@@ -188,27 +188,23 @@ class PresentNodes:
     async def _has_absent(self, nodes: Sequence[Node]) -> bool:
         """Whether some of these nodes have no machine any more, by what the cloud says now."""
         asked = [node for node in self._present(nodes) if node.provider_id]
-        lost = await self._lost(asked, len(asked))
-        self._ended_at = time.monotonic() if lost else self._ended_at
-        self._note(asked, lost)
+        if await self._ask(asked, len(asked), has_proof=True):
+            self._ended_at = time.monotonic()
         return len(self._present(nodes)) < len(nodes)
 
-    async def _lost(
-        self, nodes: Sequence[Node], total: int, *, has_proof: bool = True
-    ) -> Sequence[Node]:
-        """Those without a machine; while some are left out, by no proof, which takes a call each.
+    async def _ask(self, nodes: Sequence[Node], total: int, *, has_proof: bool) -> Sequence[Node]:
+        """Leave out those without a machine; while some are, by no proof, which takes a call each.
 
         It raises where these are most of `total` and their kubelets are alive: all would leave all
         load balancers by one wrong answer. A few kubelets may name machines that never were.
         """
-        if not nodes:
-            return []
         part = self._instances
         ask = part.describe if has_proof or not isinstance(part, LooksUp) else part.look_up
-        answers: Mapping[str, Answer] = await invoke(ask, nodes)
+        answers: Mapping[str, Answer] = await invoke(ask, nodes) if nodes else {}
         lost = [node for node in nodes if _is_absent(answers.get(node.name))]
         if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, total / 2):
             raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
+        self._note(nodes, lost)
         return lost
 
     def _note(self, asked: Sequence[Node], lost: Sequence[Node]) -> None:
