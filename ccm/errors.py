@@ -1,7 +1,6 @@
 """Every error of the project, split by what the caller does about it."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Protocol
 
@@ -73,17 +72,6 @@ class HasWarnings(Protocol):
 
     @property
     def warnings(self) -> Iterable[str]: ...
-
-
-@contextmanager
-def warnings_as_notes(source: HasWarnings) -> Iterator[None]:
-    """Give a `CloudError` the warnings as notes: a dry run goes no further than the first write."""
-    try:
-        yield
-    except CloudError as error:
-        for warning in source.warnings:
-            error.add_note(warning)
-        raise
 
 
 class Unanswered(CloudError):

@@ -27,6 +27,7 @@ from ccm.durations import format_duration
 from ccm.errors import (
     CloudError,
     Denied,
+    HasWarnings,
     NotLeading,
     NotShown,
     Refused,
@@ -119,6 +120,17 @@ def verify_missing() -> None:
     if _is_expected.get():
         why = "the cloud does not show the load balancer that is published"
         raise NotShown(why, NOT_SHOWN_RETRY)
+
+
+@contextmanager
+def warnings_as_notes(source: HasWarnings) -> Iterator[None]:
+    """Give a `CloudError` the warnings as notes: a dry run goes no further than the first write."""
+    try:
+        yield
+    except CloudError as error:
+        for warning in source.warnings:
+            error.add_note(warning)
+        raise
 
 
 async def invoke(method: Callable[..., T | Awaitable[T]], *args: Any) -> T:
@@ -297,10 +309,7 @@ class WorkerGate:
         self, operation: str, budget: str, function: Callable[[], Awaitable[T]], *, is_write: bool
     ) -> T:
         granted = await self._granted(operation, budget, _priority.get())
-        with (
-            self._leaving(operation, is_write),
-            self._counted(operation, budget, granted, is_write),
-        ):
+        with self._leaving(operation, budget, granted, is_write):
             try:
                 async with asyncio.timeout(self._timeout):
                     return await function()
@@ -314,10 +323,7 @@ class WorkerGate:
         """For plain provider methods, which run in a thread; the SDK enforces the timeout."""
         wait = self._granted(operation, budget, _priority.get())
         granted = asyncio.run_coroutine_threadsafe(wait, self._loop).result()
-        with (
-            self._leaving(operation, is_write),
-            self._counted(operation, budget, granted, is_write),
-        ):
+        with self._leaving(operation, budget, granted, is_write):
             return function()
 
     def report_remaining(self, budget: str, calls: int, seconds: float) -> None:
@@ -334,7 +340,9 @@ class WorkerGate:
             raise Throttled(f"{operation}: no call of class {budget!r} free in {limit}") from error
 
     @contextmanager
-    def _leaving(self, operation: str, is_write: bool) -> Iterator[None]:
+    def _leaving(
+        self, operation: str, budget: str, granted: float, is_write: bool
+    ) -> Iterator[None]:
         """Count a request as under way from right before the check that it may leave."""
         with self._lock:
             self.under_way += 1
@@ -342,7 +350,8 @@ class WorkerGate:
             self._check()
             if is_write and has_ended():
                 raise CloudError(f"{operation}: its reconcile has ended already")
-            yield
+            with self._counted(operation, budget, granted, is_write):
+                yield
         finally:
             with self._lock:
                 self.under_way -= 1

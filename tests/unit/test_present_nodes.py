@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud.gate import current_owner, with_priority
-from ccm.cloud.record_balancers import ABSENT_TRUSTED, ENDING, PresentNodes
+from ccm.cloud.present_nodes import ABSENT_TRUSTED, ENDING, PresentNodes
 from ccm.cloud.testkit.harness import node
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, LeftOut, Refused

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ccm.errors import CloudError, Refused, warnings_as_notes
+from ccm.cloud.gate import warnings_as_notes
+from ccm.errors import CloudError, Refused
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node, mapping, objects, text
 from ccm.model.service import Service

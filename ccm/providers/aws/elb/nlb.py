@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ccm.errors import Refused, warnings_as_notes
+from ccm.cloud.gate import warnings_as_notes
+from ccm.errors import Refused
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, Node, objects, text
 from ccm.model.service import Service

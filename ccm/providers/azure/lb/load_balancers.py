@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from ccm.cloud.gate import warnings_as_notes
 from ccm.cloud.interface import ProviderContext
 from ccm.cloud.lookup import together
 from ccm.cloud.machines import join_reasons, verify_complete
 from ccm.cloud.shared_read import SharedRead
-from ccm.errors import CloudError, Denied, Refused, RetryAfter, warnings_as_notes
+from ccm.errors import CloudError, Denied, Refused, RetryAfter
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node, text
 from ccm.model.service import Feature, Service

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
+from ccm.cloud.gate import warnings_as_notes
 from ccm.cloud.lookup import together
-from ccm.cloud.record_balancers import PresentNodes
+from ccm.cloud.present_nodes import PresentNodes
 from ccm.cloud.shared_read import SharedRead
 from ccm.errors import (
     CloudError,
@@ -17,7 +18,6 @@ from ccm.errors import (
     ImplementedElsewhere,
     NotFound,
     Refused,
-    warnings_as_notes,
 )
 from ccm.model.cloud import Balancer, Ingress, OwnedBalancer
 from ccm.model.objects import Json, Node, text

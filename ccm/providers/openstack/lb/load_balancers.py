@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
+from ccm.cloud.gate import warnings_as_notes
 from ccm.cloud.many_members import compute
-from ccm.errors import CloudError, Refused, TakenByAnother, warnings_as_notes
+from ccm.errors import CloudError, Refused, TakenByAnother
 from ccm.model.cloud import Balancer, OwnedBalancer
 from ccm.model.objects import Json, Node, objects, text
 from ccm.model.service import Feature, Service, asking_for_nothing
