@@ -270,29 +270,31 @@ class ProcessorShares:
     """Has the keys of a namespace rest whose reconciles take the loop for long at a time.
 
     A Service with 5,000 source ranges takes 50 ms to read, and as much to compare. Turns shorter
-    than `LONG` are free, however many there are.
+    than `LONG` are free, however many there are. Urgent work counts as all does, and rests for
+    what was urgent before.
     """
 
     def __init__(self, node_count: Callable[[], int]) -> None:
         self._node_count = node_count
-        self._rests_until: dict[str, float] = {}
+        self._rests_until: dict[tuple[str, bool], float] = {}  # also of what is urgent alone
 
-    def seconds_to_rest(self, key: str) -> float:
+    def seconds_to_rest(self, key: str, is_urgent: bool = False) -> float:
         """How long a reconcile of `key` is still to wait for others; 0 or less for most."""
-        return self._rests_until.get(namespace_of(key), 0.0) - time.monotonic()
+        return self._rests_until.get((namespace_of(key), is_urgent), 0.0) - time.monotonic()
 
-    async def measure(self, key: str, work: Coroutine[Any, Any, T]) -> T:
+    async def measure(self, key: str, work: Coroutine[Any, Any, T], is_urgent: bool = False) -> T:
         """What the work of `key` returns; its long turns are counted as they pass."""
-        return await _Measured(work, partial(self._count, namespace_of(key)))
+        return await _Measured(work, partial(self._count, namespace_of(key), is_urgent))
 
-    def _count(self, namespace: str, seconds: float) -> None:
+    def _count(self, namespace: str, is_urgent: bool, seconds: float) -> None:
         if seconds < LONG + FOR_A_NODE * self._node_count():
             return
         now = time.monotonic()
         if len(self._rests_until) > NAMESPACES_KEPT:
             self._rests_until = {name: it for name, it in self._rests_until.items() if it > now}
-        rested = max(self._rests_until.get(namespace, 0.0), now - SAVED)
-        self._rests_until[namespace] = rested + seconds / SHARE
+        for counted in (namespace, False), *([(namespace, True)] if is_urgent else []):
+            rested = max(self._rests_until.get(counted, 0.0), now - SAVED)
+            self._rests_until[counted] = rested + seconds / SHARE
 
 
 class _Measured(Generator[Any, Any, T]):

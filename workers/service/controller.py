@@ -146,8 +146,7 @@ class ServiceController:
         limit = max(1, concurrency(context.settings) // 2)
         self._checks = Slots(limit, context.queue.add)
         self._slots = NamespaceSlots(concurrency(context.settings), context.queue.add)
-        node_count = partial(context.store.count, "Node")
-        self._shares, self._urgent_shares = ProcessorShares(node_count), ProcessorShares(node_count)
+        self._shares = ProcessorShares(partial(context.store.count, "Node"))
         self._is_mass_deletion = False
         self._due = set[str]()  # keys of Services that are to be compared before their time
         self._writing = set[asyncio.Task[None]]()
@@ -239,17 +238,13 @@ class ServiceController:
     async def reconcile(self, key: str) -> Result:
         service = self._service(key)
         is_urgent = self._leads_to_others(key, service)
-        rest = (self._urgent_shares if is_urgent else self._shares).seconds_to_rest(key)
-        if rest > 0:
+        if (rest := self._shares.seconds_to_rest(key, is_urgent)) > 0:
             self._leave_turns(key)
             return Result("waits for others: its namespace takes long to compare", False, rest)
         if service and not service.is_being_deleted:
             await self._machines.known()  # or changes wait for the next try as well
         try:
-            work = self._converge(key)
-            if is_urgent:
-                work = self._urgent_shares.measure(key, work)
-            return await self._shares.measure(key, work)
+            return await self._shares.measure(key, self._converge(key), is_urgent)
         except Refused:
             self._resync_after(key, self._context.timings.refusal_retry_period)
             raise

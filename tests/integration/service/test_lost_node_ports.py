@@ -199,7 +199,7 @@ def without_annotations(raw: Json) -> None:
 async def test_a_namespace_that_rests_leads_to_no_node_port_that_is_anothers_now() -> None:
     """Its Services take long to compare, and others have their turns."""
     async with running_with(service(), N1) as w:
-        w.controller._shares._count("default", 1000.0)
+        w.controller._shares._count("default", False, 1000.0)
         w.balancers.refused = "no such flavor"
         w.cluster.put(service(spec(ports=[port(80, nodePort=31000)])))
         await asyncio.sleep(1)

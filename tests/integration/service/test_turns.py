@@ -208,7 +208,7 @@ async def test_one_service_is_read_in_a_turn_of_the_loop() -> None:
 
 async def test_who_rests_keeps_no_turn_from_others() -> None:
     async with running_with(service(), node("n1")) as w:
-        w.controller._shares._count("default", 1000.0)
+        w.controller._shares._count("default", False, 1000.0)
         assert w.controller._checks.take("default/web")
         assert w.controller._slots.take("default/web")
         result = await w.controller.reconcile("default/web")
