@@ -150,7 +150,6 @@ class ServiceController:
         self._is_mass_deletion = False
         self._due = set[str]()  # keys of Services that are to be compared before their time
         self._writing = set[asyncio.Task[None]]()
-        self._ranges: dict[str, object] = {}  # of Services that are worked on: read once for each
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         """A Service's own key; none for a Node, because `run` enqueues the Services it concerns.
@@ -249,7 +248,6 @@ class ServiceController:
             self._resync_after(key, self._context.timings.refusal_retry_period)
             raise
         finally:
-            self._ranges.pop(key, None)
             self._leave_turns(key)
             if self._is_changed(key):
                 self._context.queue.add(key)
@@ -266,6 +264,7 @@ class ServiceController:
             labels = self._chooser.selector_labels(service) if service and has_one else ()
             self._backends.choose_by(key, labels)
         for _ in range(MAX_STEPS):
+            _ranges = self._source_ranges(key)  # are read once for all who ask while they are held
             match self._next_step(key):
                 case Done(message):
                     self._forget_refusal(key)
@@ -302,11 +301,7 @@ class ServiceController:
         return Result("does not converge: another client reverts it", False, REVERTED_RETRY)
 
     def _next_step(self, key: str) -> PlannedStep:
-        service = self._service(key)
-        if service and wants_balancer(service, self._capabilities.classes):
-            with suppress(Refused):
-                self._ranges[key] = service.source_ranges()
-        state = self._state(key)
+        service, state = self._service(key), self._state(key)
         if service and state.planned and not state.owner and state.planned.uid != service.uid:
             state = ServiceState()
         has_lost = self._node_ports.has_lost(key, state.node_ports)
@@ -464,6 +459,13 @@ class ServiceController:
     def _resync_after(self, key: str, seconds: float) -> None:
         """For what changes in the cloud without a word; spread, so that not all come together."""
         self._context.queue.add_after(key, seconds * random.uniform(1.0, 1.2))
+
+    def _source_ranges(self, key: str) -> object:
+        service = self._service(key)
+        with suppress(Refused):
+            if service and wants_balancer(service, self._capabilities.classes):
+                return service.source_ranges()
+        return None
 
     def _service(self, key: str) -> Service | None:
         service = self._context.store.view(Service, key)
