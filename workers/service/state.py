@@ -86,13 +86,12 @@ class ServiceState:
     has_lost_node_ports: bool = False  # and another Service has one of them now
     is_backend_update_due: bool = False  # may update its backends once, debounced or not
     sockets: frozenset[Socket] = frozenset()  # that its balancer served when the cloud last agreed
-    free: frozenset[Socket] = frozenset()  # what it asked for after a restart, and no other had
-    is_shared: bool = False  # its balancer is someone else's, who may serve all other sockets
+    admitted: frozenset[Socket] | None = None  # where it shares one: all else may be another's
     contested: Collection[str] = ()  # addresses where another serves a socket that it asks for
 
     def may_keep_addresses(self, service: Service) -> bool:
         """Whether nodes lead no clients of another to it, while what it asks for is not had."""
-        return not self.is_shared or service.sockets <= self.sockets | self.free
+        return self.admitted is None or service.sockets <= self.admitted
 
     @property
     def is_unread(self) -> bool:
@@ -142,8 +141,7 @@ def ensured(
         last_applied=applied,
         node_ports=node_ports_of(service) if balancer else state.node_ports,
         sockets=service.sockets if balancer else frozenset(),
-        free=frozenset(),
-        is_shared=made.is_shared,
+        admitted=service.sockets if made.is_shared else None,
         refusal=None,
         warnings=made.warnings[:MAX_WARNINGS],
         is_unsettled=False,
@@ -153,10 +151,10 @@ def ensured(
 
 def shown(state: ServiceState, service: Service, found: Balancer | None) -> ServiceState:
     """What is known once the cloud shows a balancer, where nothing else is: after a restart."""
-    if not found or not found.is_shared or state.is_shared:
+    if not found or not found.is_shared or state.admitted is not None:
         return state
     free = frozenset[Socket]() if found.is_contested else service.sockets
-    return replace(state, is_shared=True, free=free)
+    return replace(state, admitted=state.sockets | free)
 
 
 def deleted(state: ServiceState) -> ServiceState:
@@ -167,8 +165,7 @@ def deleted(state: ServiceState) -> ServiceState:
         last_applied=None,
         node_ports=frozenset(),
         sockets=frozenset(),
-        free=frozenset(),
-        is_shared=False,
+        admitted=None,
         refusal=state.refusal if state.has_lost_node_ports or is_taken else None,
         written_at=None,
         is_deleted=True,

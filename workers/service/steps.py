@@ -381,7 +381,7 @@ class ServiceSteps:
             if (applied := cell.state.last_applied) and applied.ingress is not None:
                 cell.state = replace(cell.state, last_applied=replace(applied, ingress=left))
             await self._write(cell, SetStatus(service, left))
-        state = replace(cell.state, is_shared=seen.is_shared, free=seen.free)
+        state = replace(cell.state, admitted=seen.admitted)
         cell.state = replace(state, is_unsettled=False, read_at=time.monotonic())
 
     @contextmanager
