@@ -10,7 +10,13 @@ from itertools import islice
 
 from ccm.background import call_later
 from ccm.decide.budget import Allowances
-from ccm.model.objects import Node
+from ccm.model.objects import (
+    NODE_IDENTITY_PATHS,
+    SHUTDOWN_TAINT,
+    UNINITIALIZED_TAINT,
+    FieldPath,
+    Node,
+)
 from workers.timings import Timings
 
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -18,6 +24,16 @@ TO_BE_DELETED_TAINT = "ToBeDeletedByClusterAutoscaler"
 CHANGES, CHANGE_PAUSE = 5, 60.0
 """So many changes of a Node, which its kubelet may cause, count at once; then one in so many
 seconds."""
+NODE_FIELDS: tuple[FieldPath, ...] = (
+    *NODE_IDENTITY_PATHS,
+    ("metadata", "deletionTimestamp"),
+    ("metadata", "labels"),  # a provider may choose backends by them
+    ("spec", "taints", ("key", TO_BE_DELETED_TAINT)),
+    ("spec", "taints", ("key", SHUTDOWN_TAINT)),
+    ("spec", "taints", ("key", UNINITIALIZED_TAINT)),
+    ("status", "addresses"),
+    ("status", "conditions", ("type", "Ready"), "status"),
+)
 MOST_NODES = 100_000  # whose changes are remembered
 MOST_LABELS = 50  # of Nodes that one Service chooses by
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool

@@ -21,22 +21,14 @@ from ccm.cloud.interface import (
 from ccm.decide.backoff import Backoff
 from ccm.errors import CloudError, KubernetesError, NotLeading, Refused, RetryAfter, Unreachable
 from ccm.kube.events import ObjectRef
-from ccm.model.objects import (
-    NODE_IDENTITY_PATHS,
-    SHUTDOWN_TAINT,
-    UNINITIALIZED_TAINT,
-    FieldPath,
-    Json,
-    Node,
-    Projection,
-)
+from ccm.model.objects import FieldPath, Json, Node, Projection
 from ccm.model.service import SPEC_FIELDS, Service, as_proxied_by, relevant_spec
 from ccm.settings import Settings
 from workers.controller import Controller, ControllerContext, NotNeeded, Result
 from workers.executor import NamespaceSlots, ProcessorShares, Slots
 from workers.machines import NodeMachines
 from workers.queue import namespace_of
-from workers.service.backends import TO_BE_DELETED_TAINT, Backends, BackendSet
+from workers.service.backends import NODE_FIELDS, BackendSet
 from workers.service.plan import (
     Action,
     Capabilities,
@@ -62,8 +54,10 @@ from workers.service.state import (
     Refusal,
     ServiceState,
     StateCell,
-    addresses,
+    explain,
     has_lost_finalizer,
+    held,
+    observed,
     summarize,
 )
 from workers.service.steps import ServiceSteps, attempted, ensure_failed
@@ -77,27 +71,15 @@ MOST_RETRIED = 5  # Services that are tried again when one load balancer went
 REVERTED_RETRY = 60.0  # seconds until another try when that is so
 MASS_DELETION_RETRY = 60.0  # seconds until another look when too many Services have vanished
 
-_METADATA = (
-    *("name", "namespace", "uid", "labels", "annotations", "finalizers"),  # labels for a provider
-    "deletionTimestamp",
-)
+_METADATA = "name", "namespace", "uid", "labels", "annotations", "finalizers"
 _SERVICE: tuple[FieldPath, ...] = (
-    *(("metadata", name) for name in _METADATA),
+    *(("metadata", name) for name in _METADATA),  # labels for a provider
+    ("metadata", "deletionTimestamp"),
     *(("spec", name) for name in SPEC_FIELDS),
     ("status", "loadBalancer"),
 )
-_NODE: tuple[FieldPath, ...] = (
-    *NODE_IDENTITY_PATHS,
-    ("metadata", "deletionTimestamp"),
-    ("metadata", "labels"),  # a provider may choose backends by them
-    ("spec", "taints", ("key", TO_BE_DELETED_TAINT)),
-    ("spec", "taints", ("key", SHUTDOWN_TAINT)),
-    ("spec", "taints", ("key", UNINITIALIZED_TAINT)),
-    ("status", "addresses"),
-    ("status", "conditions", ("type", "Ready"), "status"),
-)
 
-PROJECTIONS = (Projection("Service", _SERVICE), Projection("Node", _NODE))
+PROJECTIONS = (Projection("Service", _SERVICE), Projection("Node", NODE_FIELDS))
 
 
 def new_controller(context: ControllerContext) -> Controller:
@@ -128,15 +110,13 @@ class ServiceController:
             capabilities = replace(capabilities, check_service=balancers.check_service)
         self._capabilities = replace(capabilities, timings=context.timings)
         self._machines = NodeMachines(context, self._on_verdict)
-        minds_power = (
-            isinstance(balancers, ExcludesStoppedNodes) and balancers.excludes_stopped_nodes
-        )
+        excludes = isinstance(balancers, ExcludesStoppedNodes) and balancers.excludes_stopped_nodes
         self._backends = BackendSet(
             context.provider.provider_ids,
             self._machines.why_not,
             partial(context.store.view, Node),
             context.timings,
-            minds_power,
+            excludes,
         )
         self._states: dict[str, ServiceState] = {}
         self._node_ports, self._addresses = NodePorts(), PublishedAddresses()
@@ -214,25 +194,7 @@ class ServiceController:
 
     def details(self, key: str) -> Json:
         service, state = self._service(key), self._state(key)
-        if not service and not state.last_applied:
-            return {"service": "not found"}
-        applied, refusal, backends = state.last_applied, state.refusal, state.current_backends
-        current = "being deleted" if service and service.is_being_deleted else "present"
-        now = time.monotonic()
-        return {
-            "service": current if service else "not found",
-            "load balancer": f"{applied.name}, compared {now - applied.at:.0f} s ago".lstrip(", ")
-            if backends and applied
-            else "none known",
-            **({"address": ", ".join(addresses(state))} if addresses(state) else {}),
-            **({"current backends": _names(backends)} if backends else {}),
-            **({"warnings": "; ".join(state.warnings)} if state.warnings else {}),
-            **(
-                {"refused": f"{now - refusal.at:.0f} s ago: {refusal.why}"}
-                if refusal
-                else {"desired backends": _names(self._backends.current())}
-            ),
-        }
+        return explain(service, state, self._backends.current(), time.monotonic())
 
     async def reconcile(self, key: str) -> Result:
         service = self._service(key)
@@ -258,16 +220,13 @@ class ServiceController:
 
     async def _converge(self, key: str) -> Result:
         """Plan and perform until nothing is left to do, or something has to be waited for."""
-        if self._chooser:  # reads all Nodes, in the time of the namespace
-            service = self._service(key)
-            has_one = service and service.type == "LoadBalancer"
-            labels = self._chooser.selector_labels(service) if service and has_one else ()
-            self._backends.choose_by(key, labels)
+        self._choose_backends(key)
         for _ in range(MAX_STEPS):
             _ranges = self._source_ranges(key)  # are read once for all who ask while they are held
             match self._next_step(key):
                 case Done(message):
-                    self._forget_refusal(key)
+                    if self._state(key).refusal:
+                        self._states[key] = replace(self._state(key), refusal=None)
                     if self._state(key).owner:
                         self._resync_after(key, self._context.timings.balancer_resync_period)
                     return Result(message)
@@ -281,7 +240,7 @@ class ServiceController:
                     message = "waits until no Node has changed for a moment"
                     return Result(message, False, self._context.timings.node_debounce_limit)
                 case EnsureBalancer(service) if (seconds := self._until_initialized(service)) > 0:
-                    self._hold(key)
+                    self._states[key] = held(self._state(key))
                     message = "waits for Nodes that are being initialized"
                     return Result(message, False, seconds)
                 case EnsureBalancer(is_check=True) if not self._checks.take(key):
@@ -300,29 +259,28 @@ class ServiceController:
                         return result
         return Result("does not converge: another client reverts it", False, REVERTED_RETRY)
 
+    def _choose_backends(self, key: str) -> None:
+        """Take in which Nodes a Service wants; reads all Nodes, in the time of the namespace."""
+        if self._chooser:
+            service = self._service(key)
+            has_one = service and service.type == "LoadBalancer"
+            labels = self._chooser.selector_labels(service) if service and has_one else ()
+            self._backends.choose_by(key, labels)
+
     def _next_step(self, key: str) -> PlannedStep:
-        service, state = self._service(key), self._state(key)
-        if service and state.planned and not state.owner and state.planned.uid != service.uid:
-            state = ServiceState()
-        has_lost = self._node_ports.has_lost(key, state.node_ports)
-        contested = self._addresses.contested(service, state.sockets) if service else ()
-        if service and service.ingress and _asks_for_more(service, state):
-            state = replace(state, is_overtaken=True)
-        state = replace(state, planned=service, has_lost_node_ports=has_lost, contested=contested)
-        if key in self._due:
-            applied = state.last_applied and replace(state.last_applied, at=float("-inf"))
-            state = replace(state, last_applied=applied, is_unsettled=True, is_overtaken=True)
+        service, now = self._service(key), time.monotonic()
+        state = observed(self._state(key), service, now, is_due=key in self._due)
         self._due.discard(key)
-        if service and state.owner and service.uid == state.owner.uid:
-            state = replace(state, owner=service, is_owner_gone=False, missing_since=None)
-        elif not service and state.owner and state.missing_since is None:
-            state = replace(state, missing_since=time.monotonic())
+        state = replace(
+            state,
+            has_lost_node_ports=self._node_ports.has_lost(key, state.node_ports),
+            contested=self._addresses.contested(service, state.sockets) if service else (),
+        )
         if service or state.owner:
             self._states[key] = state
         else:
             self._states.pop(key, None)
-        backends = self._backends.current()
-        return plan(service, backends, state, self._capabilities, time.monotonic())
+        return plan(service, self._backends.current(), state, self._capabilities, now)
 
     def _leads_to_others(self, key: str, service: Service | None) -> bool:
         """Whether clients may come to whom they do not ask for, until its next step."""
@@ -331,8 +289,8 @@ class ServiceController:
             return True
         if not (service and service.ingress):
             return False
-        is_contested = bool(self._addresses.contested(service, state.sockets))
-        return is_contested or _asks_for_more(service, state)
+        contested = self._addresses.contested(service, state.sockets)
+        return bool(contested) or state.asks_for_more(service)
 
     def _losing(self, key: str, ports: Collection[int]) -> list[str]:
         """Those whose balancers may lead to these node ports, which another Service has now."""
@@ -350,11 +308,6 @@ class ServiceController:
         since = now if state.held_since is None else state.held_since
         limit = since + self._context.timings.node_initialization_limit
         return min(limit, self._backends.initialized_by()) - now
-
-    def _hold(self, key: str) -> None:
-        state = self._state(key)
-        if state.held_since is None:
-            self._states[key] = replace(state, held_since=time.monotonic())
 
     async def _perform(self, key: str, action: Action) -> Result | None:
         """Perform one action; a result when that ends the reconcile."""
@@ -389,8 +342,7 @@ class ServiceController:
             return
         contested = self._addresses.contested(service, state.sockets)
         left = [entry for entry in service.ingress if entry.get("ip") not in contested]
-        if _asks_for_more(service, state):
-            left = []
+        left = [] if state.asks_for_more(service) else left
         if left != service.ingress and is_of_our_class(service, self._capabilities.classes):
             self._writing.add(start_task(self._give_up(service, left), self._writing.discard))
 
@@ -411,13 +363,9 @@ class ServiceController:
         """What the plan refuses is shown like what the cloud does."""
         state = self._state(service.key)
         if state.refusal is None or state.refusal.why != why:
-            backends = self._backends.current()
-            refusal = Refusal(relevant_spec(service), backends, time.monotonic(), why)
+            spec = relevant_spec(service)
+            refusal = Refusal(spec, self._backends.current(), time.monotonic(), why)
             self._states[service.key] = replace(state, refusal=refusal)
-
-    def _forget_refusal(self, key: str) -> None:
-        if self._state(key).refusal:
-            self._states[key] = replace(self._state(key), refusal=None)
 
     def _retry_for_quota(self) -> None:
         """There may be room for one more: of some namespaces the Service that had none for longest
@@ -470,15 +418,3 @@ class ServiceController:
     def _service(self, key: str) -> Service | None:
         service = self._context.store.view(Service, key)
         return service and as_proxied_by(service, self._context.settings.service_proxy_names)
-
-
-def _asks_for_more(service: Service, state: ServiceState) -> bool:
-    """Whether it may lead to it what another has of a load balancer that it shares, since now."""
-    before = state.planned
-    return not service.is_whole or bool(
-        before and not state.may_keep_addresses(service) and service.sockets - before.sockets
-    )
-
-
-def _names(backends: Backends) -> str:
-    return ", ".join(backends.names) or "none"

@@ -93,6 +93,12 @@ class ServiceState:
         """Whether nodes lead no clients of another to it, while what it asks for is not had."""
         return self.admitted is None or service.sockets <= self.admitted
 
+    def asks_for_more(self, service: Service) -> bool:
+        """Whether it may lead to it what another has of what it shares, since last planned."""
+        before = self.planned
+        is_more = before is not None and bool(service.sockets - before.sockets)
+        return not service.is_whole or (is_more and not self.may_keep_addresses(service))
+
     @property
     def is_unread(self) -> bool:
         """Whether nothing is known of whose its balancer is, and who serves what there."""
@@ -115,6 +121,29 @@ class StateCell:
     """The state of one key during an action: what is learned stays, also where that fails."""
 
     state: ServiceState
+
+
+def observed(
+    state: ServiceState, service: Service | None, now: float, *, is_due: bool
+) -> ServiceState:
+    """What is known of a Service that is planned for; `is_due` where another got its address."""
+    if service and state.planned and not state.owner and state.planned.uid != service.uid:
+        state = ServiceState()
+    if service and service.ingress and state.asks_for_more(service):
+        state = replace(state, is_overtaken=True)
+    if is_due:
+        applied = state.last_applied and replace(state.last_applied, at=float("-inf"))
+        state = replace(state, last_applied=applied, is_unsettled=True, is_overtaken=True)
+    if service and state.owner and service.uid == state.owner.uid:
+        state = replace(state, owner=service, is_owner_gone=False, missing_since=None)
+    elif not service and state.owner and state.missing_since is None:
+        state = replace(state, missing_since=now)
+    return replace(state, planned=service)
+
+
+def held(state: ServiceState) -> ServiceState:
+    """What is known while its first balancer waits for Nodes."""
+    return state if state.held_since is not None else replace(state, held_since=time.monotonic())
 
 
 def ensured(
@@ -311,6 +340,32 @@ def _entry(key: str, state: ServiceState, now: float) -> BalancerStatus:
         "addresses": addresses(state),
         "why": state.refusal.why if state.refusal else "",
     }
+
+
+def explain(service: Service | None, state: ServiceState, desired: Backends, now: float) -> Json:
+    """What `explain` shows of one Service; `desired` are the backends that there are now."""
+    if not service and not state.last_applied:
+        return {"service": "not found"}
+    applied, refusal, backends = state.last_applied, state.refusal, state.current_backends
+    current = "being deleted" if service and service.is_being_deleted else "present"
+    return {
+        "service": current if service else "not found",
+        "load balancer": f"{applied.name}, compared {now - applied.at:.0f} s ago".lstrip(", ")
+        if backends and applied
+        else "none known",
+        **({"address": ", ".join(addresses(state))} if addresses(state) else {}),
+        **({"current backends": _names(backends)} if backends else {}),
+        **({"warnings": "; ".join(state.warnings)} if state.warnings else {}),
+        **(
+            {"refused": f"{now - refusal.at:.0f} s ago: {refusal.why}"}
+            if refusal
+            else {"desired backends": _names(desired)}
+        ),
+    }
+
+
+def _names(backends: Backends) -> str:
+    return ", ".join(backends.names) or "none"
 
 
 def addresses(state: ServiceState) -> list[str]:

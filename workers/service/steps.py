@@ -13,7 +13,7 @@ from typing import assert_never
 
 from ccm import metrics
 from ccm.cloud.gate import call, expecting_balancer, noted_writes
-from ccm.cloud.interface import LoadBalancers, SharesBackends
+from ccm.cloud.interface import LoadBalancers
 from ccm.decide.budget import Priority
 from ccm.errors import (
     CloudError,
@@ -31,7 +31,7 @@ from ccm.kube.events import Event, ObjectRef
 from ccm.log import seconds_since
 from ccm.model.cloud import Balancer
 from ccm.model.objects import Json, mapping
-from ccm.model.service import Service, relevant_spec, still_held
+from ccm.model.service import Service, relevant_spec
 from workers.controller import ControllerContext, Result
 from workers.executor import WriteTurns
 from workers.service.backends import Backends
@@ -59,17 +59,14 @@ from workers.service.state import (
     StateCell,
     deleted,
     ensured,
-    ingress_of,
     node_ports_of,
-    shown,
 )
+from workers.service.withdrawal import STALE_LIST_RETRY, Withdrawal
 
 log = logging.getLogger(__name__)
 
 MAX_NODE_NAMES = 20  # in one message
 
-STALE_LIST = 20.0  # seconds after a write in which a list of the cloud may be older than it
-STALE_LIST_RETRY = 2.0  # seconds until a load balancer that such a list lacks is deleted again
 STALE_CACHE_RETRY = 5.0  # seconds until another look at a Service that only our cache lacks
 
 Outcome = Result | None  # the reconcile ends, unless None
@@ -106,6 +103,7 @@ class ServiceSteps:
         self._context, self._balancers = context, balancers
         self._record = context.recorder.record
         self._turns = WriteTurns(context.executor, context.queue)
+        self._withdrawal = Withdrawal(balancers, self._write)
         self.totals = {"ensured": 0, "backend_updates": 0, "deleted": 0}
 
     async def perform(self, cell: StateCell, action: Action) -> Outcome:
@@ -123,22 +121,20 @@ class ServiceSteps:
                 await self._confirm_gone(service)
                 cell.state = replace(cell.state, is_owner_gone=True)
             case FindBalancer(service):
-                if not await self._get(Priority.LB_DELETE, service):
+                get, owner = self._balancers.get, service.namespace
+                if not await call(Priority.LB_DELETE, get, service, owner=owner):
                     return Result(left_alone(service))
                 cell.state = replace(cell.state, owner=service)
             case VerifyPublished(service):
                 is_open = cell.state.is_unsettled and not cell.state.may_keep_addresses(service)
                 with suppress(Refused):  # a provider that goes by what the Service asks for
-                    await self._verify(cell, service, may_ask=True)
+                    await self._withdrawal.verify(cell, service, may_ask=True)
                 cell.state = replace(cell.state, read_at=time.monotonic(), is_unsettled=is_open)
             case Forget():
                 cell.state = ServiceState(planned=cell.state.planned)
             case _:
                 assert_never(action)
         return None
-
-    async def _get(self, priority: Priority, service: Service) -> Balancer | None:
-        return await call(priority, self._balancers.get, service, owner=service.namespace)
 
     async def _write(self, cell: StateCell, write: ServiceWrite) -> None:
         try:
@@ -201,7 +197,7 @@ class ServiceSteps:
             raise
         cell.state = replace(cell.state, is_missed=False, is_doubted=False)
         if not balancer:
-            await self._verify_handed_over(cell, service)
+            await self._withdrawal.verify_handed_over(cell, service)
         cell.state = ensured(cell.state, service, backends, balancer)
         self.totals["ensured"] += 1
         self._context.counters.count(metrics.BALANCERS_ENSURED)
@@ -221,14 +217,6 @@ class ServiceSteps:
                 "calls": sorted({*calls}),
             }
             _log_balancer(does, service, began, **what)
-
-    async def _verify_handed_over(self, cell: StateCell, service: Service) -> None:
-        """The status is another controller's, but not while it is what we wrote there last."""
-        applied = cell.state.last_applied
-        is_as_written = applied is not None and applied.stored_ingress == service.ingress
-        if is_as_written and service.ingress and cell.state.is_unsettled:
-            with suppress(Refused, ImplementedElsewhere):
-                await self._verify(cell, service)
 
     async def _call_ensure(self, cell: StateCell, action: EnsureBalancer) -> Balancer:
         service = action.service
@@ -300,9 +288,9 @@ class ServiceSteps:
             self._record_failure(error, delete_failed(service, action.is_orphan, error))
             if not isinstance(error, RetryAfter):
                 is_ours = is_of_our_class(service, self._context.settings.load_balancer_classes)
-                await self._withdraw(cell, service, is_ours and not action.is_orphan)
+                await self._withdrawal.withdraw(cell, service, is_ours and not action.is_orphan)
             raise
-        self._verify_found(cell, service)
+        self._withdrawal.verify_missing(cell, service)
         self.totals["deleted"] += 1
         self._context.counters.count(metrics.BALANCERS_DELETED)
         self._record(normal(service, "DeletedLoadBalancer", "Deleted load balancer"))
@@ -325,64 +313,8 @@ class ServiceSteps:
     async def _after_failure(
         self, cell: StateCell, service: Service, error: CloudError, *, has_written: bool
     ) -> None:
-        """What follows a creation or change that failed; of one that waits, without any write, what
-        leads to another Service goes, as it may wait for ever.
-        """
         self._record_failure(error, ensure_failed(service, error))
-        if not isinstance(error, RetryAfter):
-            cell.state = replace(cell.state, has_failed=True)
-            await self._withdraw(cell, service)
-            return
-        if not has_written:
-            await self._withdraw(cell, service, has_status=False)
-        is_unread = cell.state.is_unread and not (has_written or isinstance(error, NotShown))
-        if service.ingress and (is_unread or not cell.state.may_keep_addresses(service)):
-            with suppress(CloudError):
-                await self._verify(cell, service, may_ask=True)
-            is_unsettled = cell.state.is_unsettled or has_written
-            cell.state = replace(cell.state, is_unsettled=is_unsettled)
-
-    async def _withdraw(self, cell: StateCell, service: Service, has_status: bool = True) -> None:
-        """Take the backends from what cannot be changed or deleted, and leads to another Service;
-        from a status that is ours, the addresses that it gave up.
-
-        The next change that succeeds gives them back.
-        """
-        priority, balancers, owner = Priority.LB_ENSURE, self._balancers, service.namespace
-        if cell.state.has_lost_node_ports:
-            with suppress(CloudError):
-                if isinstance(balancers, SharesBackends):
-                    await call(priority, balancers.withdraw, service, owner=owner)
-                else:
-                    await call(priority, balancers.update_nodes, service, (), owner=owner)
-        is_right = not cell.state.is_unsettled and cell.state.may_keep_addresses(service)
-        if has_status and service.ingress and not is_right:
-            with suppress(CloudError):
-                await self._verify(cell, service)
-
-    async def _verify(self, cell: StateCell, service: Service, *, may_ask: bool = False) -> None:
-        """Take addresses from the status that the load balancer has no more; one answer may lack
-        them. Whatever has them next would lose clients to the Service.
-
-        Where it `may_ask` for more of what it shares, that stays unless it is another's.
-        """
-        if not (may_ask or cell.state.may_keep_addresses(service)):
-            await self._write(cell, SetStatus(service, []))
-            return
-        for _ in range(2):
-            found = await self._get(Priority.LB_ENSURE, service)
-            seen = shown(cell.state, service, found)
-            may_keep = may_ask or seen.may_keep_addresses(service)
-            has_ports = found and may_keep and not found.is_contested
-            left = still_held(service, ingress_of(found) if found and has_ports else [])
-            if left == service.ingress:
-                break
-        else:
-            if (applied := cell.state.last_applied) and applied.ingress is not None:
-                cell.state = replace(cell.state, last_applied=replace(applied, ingress=left))
-            await self._write(cell, SetStatus(service, left))
-        state = replace(cell.state, admitted=seen.admitted)
-        cell.state = replace(state, is_unsettled=False, read_at=time.monotonic())
+        await self._withdrawal.after_failure(cell, service, error, has_written=has_written)
 
     @contextmanager
     def _noted(self, cell: StateCell) -> Iterator[list[str]]:
@@ -398,20 +330,6 @@ class ServiceSteps:
                 if calls or may_be_written:
                     now = time.monotonic()
                     cell.state = replace(cell.state, is_unsettled=True, written_at=now)
-
-    def _verify_found(self, cell: StateCell, service: Service) -> None:
-        """Raise while a deletion that wrote nothing may have gone by a list from before.
-
-        One list may lack what is published: it is looked for once more.
-        """
-        written_at, is_missed = cell.state.written_at, cell.state.is_missed
-        if written_at is not None and (age := time.monotonic() - written_at) < STALE_LIST:
-            why = f"the cloud does not show the load balancer that was written {age:.0f} s ago"
-            raise RetryAfter(why, STALE_LIST_RETRY)
-        cell.state = replace(cell.state, is_missed=True)  # wanted again, it is made at once
-        if service.ingress and not is_missed:
-            why = "the cloud does not show the load balancer that is published"
-            raise RetryAfter(why, STALE_LIST_RETRY)
 
     def _record_failure(self, error: CloudError, event: Event) -> None:
         """Work in progress, as a throttled call, is no failure."""
