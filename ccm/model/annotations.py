@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
+from ccm.errors import Refused
 from ccm.model.service import Service
 
 MOST_DIGITS = 18
@@ -36,6 +37,12 @@ class ServiceAnnotations:
     def ignore(self, name: str, why: str) -> None:
         """Say why one has no effect."""
         self.warnings.append(f"annotation {self.PREFIX}{name} is ignored: {why}")
+
+
+def check_length(key: str, value: str, most: int) -> None:
+    """Raise `Refused` for one of more characters: some are read for each port, or node."""
+    if len(value) > most:
+        raise Refused(f"annotation {key} has more than {most} characters")
 
 
 def whole_number(written: str) -> int | None:

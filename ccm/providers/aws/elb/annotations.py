@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ccm.errors import ImplementedElsewhere, Refused
-from ccm.model.annotations import MOST_DIGITS
+from ccm.model.annotations import MOST_DIGITS, check_length
 from ccm.model.service import Service
 
 PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
@@ -87,9 +87,8 @@ class Annotations:
     def for_type(cls, service: Service, elb_type: str) -> "Annotations":
         """Those with an effect on a load balancer of this type; `Refused` as upstream does."""
         found = cls.of(service)
-        for name in found.values:
-            if len(found.values[name]) > MOST_TEXT:
-                raise Refused(f"annotation {PREFIX}{name} has more than {MOST_TEXT} characters")
+        for name, value in found.values.items():
+            check_length(PREFIX + name, value, MOST_TEXT)
         rejected = REJECTED_ANNOTATIONS[elb_type]
         if found.text(rejected):
             raise Refused(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ccm.errors import Refused
+from ccm.model.annotations import check_length
 from ccm.model.cloud import Network, read_network
 from ccm.model.service import MOST_RANGES
 
@@ -62,9 +63,8 @@ class Annotations:
                 raise Refused(f"annotation {PREFIX}{name}: {why}")
         for key in sorted(self.values):
             name = key.removeprefix(PREFIX)
-            is_read = key.startswith((PREFIX, PORT_PREFIX)) and name not in LISTS
-            if is_read and len(self.values[key]) > MOST_TEXT:
-                raise Refused(f"annotation {key} has more than {MOST_TEXT} characters")
+            if key.startswith((PREFIX, PORT_PREFIX)) and name not in LISTS:
+                check_length(key, self.values[key], MOST_TEXT)
             if key.startswith(PREFIX) and name not in KNOWN and name not in NOT_SERVED:
                 why = WITHOUT_EFFECT.get(name, "it is not known")
                 if not name.startswith("pls-"):

@@ -16,6 +16,7 @@ from ccm.cloud.json_api import verify_about
 from ccm.cloud.machines import verify_any
 from ccm.cloud.shared_read import SharedLock
 from ccm.errors import Refused
+from ccm.model.annotations import check_length
 from ccm.model.cloud import Network
 from ccm.model.objects import Json, Node, objects, objects_with, text
 from ccm.providers.openstack.api import OpenStackApi
@@ -245,9 +246,7 @@ def _name_test(pattern: str) -> Callable[[Subnet], bool]:
         return lambda _: True
     is_negated, body = pattern.startswith("!"), pattern.removeprefix("!")
     ways = REPEAT * len(_REPEATS.findall(body)) + CHOICE * body.count("|")
-    if len(body) > MAX_PATTERN:
-        why = f"is longer than {MAX_PATTERN} characters"
-        raise Refused(f"annotation floating-subnet {pattern[:MAX_NAME]!r} {why}")
+    check_length("floating-subnet", body, MAX_PATTERN)
     if body.startswith("~") and (ways > MAX_WAYS or _NESTED.search(body)):
         raise Refused(
             f"annotation floating-subnet {pattern!r} may take for ever: use fewer of * + ? {{ |"
