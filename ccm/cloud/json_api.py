@@ -33,6 +33,7 @@ from ccm.cloud.lookup import (
     MAX_VALUES,
     NOT_UNDERSTOOD,
     OBJECT_WEIGHT,
+    verify_count,
 )
 from ccm.directories import read_bounded
 from ccm.errors import CloudError, Unanswered
@@ -317,9 +318,7 @@ def verify_lists(operation: str, body: bytes, content: object) -> None:
     is_long = isinstance(content, dict | list) and body.count(b",") >= MAX_RECORDS
     level: list[Any] = [content] if is_long else []
     while level:
-        if max(map(len, level)) > MAX_RECORDS:
-            why = f"the list has more than {MAX_RECORDS} records"
-            raise CloudError(f"{operation}: {why}") from BodyTooLarge(why)
+        verify_count(operation, max(map(len, level)), MAX_RECORDS, BodyTooLarge)
         level = [
             value
             for item in filter(None, level)

@@ -76,10 +76,13 @@ def check_xml(body: bytes) -> int:
     return max(tags, len(body) // BYTES_A_VALUE)
 
 
-def verify_count(operation: str, count: int, most: int = 0) -> None:
+def verify_count(
+    operation: str, count: int, most: int = 0, by: type[Exception] | None = None
+) -> None:
     """Raise `CloudError` for a list of so many records that all else would wait for its turn."""
     if count > (most or MAX_RECORDS):
-        raise CloudError(f"{operation}: the list has more than {most or MAX_RECORDS} records")
+        why = f"the list has more than {most or MAX_RECORDS} records"
+        raise CloudError(f"{operation}: {why}") from by and by(why)
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
