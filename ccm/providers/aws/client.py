@@ -95,13 +95,13 @@ QUOTA_CODES = _codes("""
 class AwsError(CloudError):
     """AWS answered with an error; `code` is AWS's. Retried with back-off.
 
-    `instance_ids` are those that it names, also beyond what is shown of its text.
+    `message` is AWS's, also beyond what is shown of it.
     """
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
         self.code = code
-        self.instance_ids = frozenset(INSTANCE_ID.findall(message[:MAX_MESSAGE]))
+        self.message = message[:MAX_MESSAGE]
 
 
 class AwsRefused(AwsError, Refused):
@@ -277,7 +277,7 @@ def call_without_wrong_ids(
         try:
             return call(left), wrong
         except AwsError as error:
-            named = error.instance_ids & set(left)
+            named = {*INSTANCE_ID.findall(error.message)} & {*left}
             if error.code not in codes or not named:
                 raise
             wrong |= dict.fromkeys(named, error.code)
