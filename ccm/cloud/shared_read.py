@@ -177,9 +177,12 @@ class KeptRead(Generic[A]):
         self._other: A | None = None  # that of the last read
         self._read_at = float("-inf")  # monotonic, when it is next due
 
-    async def __call__(self) -> A:
-        """The answer; raises what the first read raises."""
-        if self._kept is None:
+    async def __call__(self, has: Callable[[A], bool] = lambda _: True) -> A:
+        """The answer, read again where what is kept has not what is asked for.
+
+        It raises what that read, or the first one, raises.
+        """
+        if self._kept is None or not has(self._kept):
             self._kept, self._read_at = await self._read(), time.monotonic() + KEPT
         elif time.monotonic() >= self._read_at:
             self._read_at = time.monotonic() + KEPT_RETRY  # all others go on with what is kept

@@ -19,7 +19,7 @@ from ccm.providers.incus.config import BalancerSection, NodeSection, RouteSectio
 from ccm.providers.incus.inventory import Inventory, Nic
 from ccm.providers.incus.lb.backends import BackendReader
 from ccm.providers.incus.routes import IncusRoutes
-from ccm.providers.incus.zones import MEMBERS_TTL, Zones
+from ccm.providers.incus.zones import Zones
 
 WRONG, RIGHT = "wrong-1", "right-1"
 Read = Callable[[], Awaitable[object]]
@@ -28,7 +28,7 @@ Read = Callable[[], Awaitable[object]]
 class Cloud:
     """An API whose answers are made of what is `true` when they are read."""
 
-    def __init__(self, answer: Callable[[str], Json | str]) -> None:
+    def __init__(self, answer: Callable[[str], Json | list[Json] | str]) -> None:
         self.true, self._answer = WRONG, answer
         self.failures = list[Exception]()
 
@@ -63,6 +63,12 @@ def incus_server() -> tuple[Cloud, Read]:
     return cloud, lambda: zones.of_location("none")
 
 
+def incus_members() -> tuple[Cloud, Read]:
+    cloud = Cloud(lambda domain: [{"server_name": "server-1", "failure_domain": domain}])
+    zones = Zones(cast(Any, cloud), NodeSection())
+    return cloud, lambda: zones.of_location("server-1")
+
+
 def incus_network() -> tuple[Cloud, Read]:
     cloud = Cloud(lambda kind: {"name": "net", "type": kind})
     routes = IncusRoutes(cast(Inventory, None), "net", RouteSection(), "kit")
@@ -85,6 +91,7 @@ CLOUDS = {
     "gce": gce,
     "azure": azure,
     "incus-server": incus_server,
+    "incus-members": incus_members,
     "incus-network": incus_network,
     "incus-project": incus_project,
 }
@@ -138,7 +145,7 @@ async def test_zones_of_members_that_are_known_count_while_they_cannot_be_read()
     zones = Zones(cast(Any, Members()), NodeSection())
     for _ in range(3):
         assert await zones.of_location("server-1") == "rack-1"
-        await asyncio.sleep(MEMBERS_TTL)
+        await asyncio.sleep(KEPT)
     assert len(calls) == 3
     for _ in range(3):
         assert await zones.of_location("server-1") == "rack-1"

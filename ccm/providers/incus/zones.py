@@ -1,27 +1,24 @@
 """The zones of instances and volumes, by the cluster members that they are on."""
 
-import time
+from collections.abc import Mapping
 
-from ccm.cloud.shared_read import KEPT_RETRY, KeptRead, SharedRead
+from ccm.cloud.shared_read import KeptRead
 from ccm.errors import CloudError
 from ccm.model.objects import Json, label_value, mapping, objects, text
 from ccm.providers.incus.api import IncusApi
 from ccm.providers.incus.config import NodeSection
 from ccm.providers.incus.inventory import ListedInstance
 
-MEMBERS_TTL = 300.0  # seconds; a member hardly ever gets another failure domain
 NO_LOCATION = ("", "none")
 
 
 class Zones:
-    """The failure domains of the members of one Incus, read once in a while for all who ask."""
+    """The failure domains of the members of one Incus, kept for all who ask."""
 
     def __init__(self, api: IncusApi, section: NodeSection) -> None:
         self._api, self._section = api, section
-        self._list_members = SharedRead(self._read_members)
+        self._members = KeptRead(self._read_members)
         self._server_name = KeptRead(self._read_server_name)
-        self._members: dict[str, Json] = {}
-        self._read_at = float("-inf")
 
     async def of_instance(self, instance: ListedInstance) -> str:
         """What the instance says, if that counts, or the zone of its member; never empty."""
@@ -45,23 +42,13 @@ class Zones:
         return name
 
     async def _member(self, name: str) -> Json:
-        """What is known counts while it cannot be read."""
-        is_known = name in self._members
-        if not is_known or time.monotonic() > self._read_at + MEMBERS_TTL:
-            try:
-                await self._list_members()
-            except CloudError:
-                if not is_known:
-                    raise
-                self._read_at = time.monotonic() - MEMBERS_TTL + KEPT_RETRY
-        if name not in self._members:
+        if name not in (members := await self._members(lambda known: name in known)):
             raise CloudError(f"Incus lists no cluster member {name}")
-        return self._members[name]
+        return members[name]
 
-    async def _read_members(self) -> None:
+    async def _read_members(self) -> Mapping[str, Json]:
         listed = await self._api.get("ListMembers", "/cluster/members", recursion="1")
-        self._members = {text(record.get("server_name")): record for record in objects(listed)}
-        self._read_at = time.monotonic()
+        return {text(record.get("server_name")): record for record in objects(listed)}
 
 
 def zone_of(member: Json, group_prefix: str) -> str:
