@@ -125,7 +125,7 @@ class NodeController:
 
     def __init__(self, context: ControllerContext, instances: Instances) -> None:
         self._context, self._instances = context, instances
-        look_up = instances.look_up if isinstance(instances, LooksUp) else instances.describe
+        look_up = instances.look_up if isinstance(instances, LooksUp) else None
         self._reader: BatchReader[Node, Answer] = BatchReader(
             instances, Priority.NODE_INIT, context, look_up
         )
@@ -138,7 +138,12 @@ class NodeController:
             context, self._proofs, instances.batch_size, self._refreshed
         )
         self._monitor_pass = MonitorPass(
-            context, self._proofs, instances, self._watched, self._refresh_pass
+            context,
+            self._proofs,
+            self._reader if look_up else None,
+            instances,
+            self._watched,
+            self._refresh_pass,
         )
         self._holders = context.machine_holders()
         self._remover = NodeRemover(context, self._holders)

@@ -13,7 +13,7 @@ from ccm.cloud.lookup import batches, in_turns
 from ccm.decide.budget import Priority
 from ccm.errors import NotLeading
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
-from ccm.model.objects import Node
+from ccm.model.objects import NODE_IDENTITY, Node
 from workers.batch_reader import BatchReader
 from workers.controller import ControllerContext
 from workers.node.plan import CannotPlan, is_refreshed, is_watched, plan_update
@@ -24,6 +24,7 @@ TimedAnswers = dict[str, tuple[float, Answer]]
 
 REFRESH_STEPS = 20  # of a period: how often a refresh looks how many nodes there are, at least
 ROUNDING = 0.01  # of a batch
+LEAST_PROVEN, PROVEN_SHARE = 10, 0.01  # called gone before, whose machines a pass proves gone again
 
 
 class MonitorPass:
@@ -36,12 +37,17 @@ class MonitorPass:
 
     A Node that ceases to be Ready begins the next pass at once, one such pass a period: however
     many do, and however often, at most twice as much is read.
+
+    A proof that a machine is gone may take a call. Of those proven before, the oldest are proven
+    again: so many as may be deleted. `unproven` looks for the others: while they are not found,
+    they are as gone as they were, which is too old to permit anything.
     """
 
     def __init__(
         self,
         context: ControllerContext,
         reader: BatchReader[Node, Answer],
+        unproven: BatchReader[Node, Answer] | None,
         instances: Instances,
         watched: Collection[str],
         refresh: "RefreshPass",
@@ -49,7 +55,9 @@ class MonitorPass:
         self._watched = watched  # names of Nodes that a pass is about
         self._refresh, self._some_gone = refresh, False
         self._context, self._reader, self._batch_size = context, reader, instances.batch_size
+        self._unproven = unproven
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
+        self._proven: dict[str, tuple[tuple[str, ...], float, Gone]] = {}  # by name, of which Node
         self._pause = context.changes.hinted_sleep()
         self._can_run_early = True
         self._ready: set[str] = set()  # names of Nodes that were Ready when last seen
@@ -86,13 +94,18 @@ class MonitorPass:
         nodes = await nodes_where(self._context.store, self._watched, self._is_watched)
         ready = await self._next_ready(nodes) if self._some_gone else []
         asked = [*nodes, *ready]
-        timed = await self._still_about(asked, await self._ask_all(asked))
+        later = self._later(asked)
+        first = [node for node in asked if node.name not in later]
+        answers = await self._ask_all(first, self._reader)
+        answers |= later | await self._found([node for node in asked if node.name in later])
+        timed = await self._still_about(asked, answers)
         gone = [
             (node, at, answer)
             for node in asked
             for at, answer in (timed[node.name],)
             if isinstance(answer, Gone)
         ]
+        self._proven = {node.name: (node.cloud_identity, at, item) for node, at, item in gone}
         self._some_gone = any(node.provider_id and not node.is_ready for node, *_ in gone)
         for node in ready:
             self._refresh.take(node, timed[node.name][1])
@@ -119,11 +132,33 @@ class MonitorPass:
     def _is_watched(self, node: Node) -> bool:
         return is_watched(node, self._context.provider.provider_ids)
 
-    async def _ask_all(self, nodes: Sequence[Node]) -> TimedAnswers:
+    def _later(self, nodes: Sequence[Node]) -> TimedAnswers:
+        """What is known of those that are not proven gone again in this pass: first of those that
+        are not deleted for it, then of new ones.
+        """
+        if not self._unproven:
+            return {}
+        proven = (self._proven.get(node.name) for node in nodes)
+        known = [
+            (node.is_ready or not node.provider_id, node.age_order, node.name, it)
+            for node, it in zip(nodes, proven, strict=True)
+            if it and it[0] == node.cloud_identity
+        ]
+        most = max(LEAST_PROVEN, int(PROVEN_SHARE * self._context.store.count(NODE_IDENTITY)))
+        return {name: (at, answer) for *_, name, (_, at, answer) in sorted(known)[most:]}
+
+    async def _found(self, nodes: Sequence[Node]) -> TimedAnswers:
+        """Answers about those of which more is found than that there is no machine."""
+        answers = await self._ask_all(nodes, self._unproven or self._reader)
+        return {name: it for name, it in answers.items() if not _is_lost(it[1])}
+
+    async def _ask_all(
+        self, nodes: Sequence[Node], reader: BatchReader[Node, Answer]
+    ) -> TimedAnswers:
         answers: TimedAnswers = {}
         for batch in batches(nodes, self._batch_size):
             asked_at = time.monotonic()  # an answer is at least as new as its question
-            found = await self._ask(batch)
+            found = await self._ask(batch, reader)
             answers |= {name: (asked_at, answer) for name, answer in found.items()}
         return answers
 
@@ -139,9 +174,11 @@ class MonitorPass:
                 timed[node.name] = at, Unknown("it changed while the cloud was asked")
         return timed
 
-    async def _ask(self, batch: Sequence[Node]) -> dict[str, Answer]:
+    async def _ask(
+        self, batch: Sequence[Node], reader: BatchReader[Node, Answer]
+    ) -> dict[str, Answer]:
         try:
-            answers = await self._reader.describe(batch, Priority.REFRESH)
+            answers = await reader.describe(batch, Priority.REFRESH)
         except NotLeading as error:
             return {node.name: Unknown(str(error)) for node in batch}
         known = [each for each in (answers or {}).values() if not isinstance(each, Unknown)]
@@ -269,3 +306,8 @@ async def nodes_where(
         if node and is_wanted(node):
             found.append(node)
     return found
+
+
+def _is_lost(answer: Answer) -> bool:
+    """Whether no machine is found, or one that has ended, by a read that proves nothing."""
+    return isinstance(answer, Gone) or (isinstance(answer, Unknown) and answer.is_nowhere)
