@@ -358,3 +358,23 @@ async def test_made_up_uuids_have_all_machines_looked_at_once(
     else:
         assert not any(await asyncio.gather(*(search.by_uuid(*each) for each in made_up)))
     assert count <= 200
+
+
+async def test_made_up_uuids_have_each_machine_read_once() -> None:
+    """Proxmox: at a start, a hundred Nodes beside as many machines took 10,000 reads."""
+    inventory, listed = hundred_machines()
+    inventory._cached.clear()
+    read = list[str]()
+
+    async def get(operation: str, path: str) -> Json:
+        read.append(path)
+        await asyncio.sleep(0.01)
+        number = int(path.split("/")[-2]) - 1
+        return {"name": f"a{number}", "smbios1": f"uuid={UUID.format(number)}"}
+
+    api: Any = inventory.api
+    api.get = get
+    search = ProxmoxSearch({"r": listed}, {"r": inventory})
+    made_up = [(node(f"b{at}", ""), UUID.format(1000 + at)) for at in range(100)]
+    assert not any(await asyncio.gather(*(search.by_uuid(*each) for each in made_up)))
+    assert len(read) == len(set(read)) == 100
