@@ -104,7 +104,7 @@ class _Position:
 
     def __init__(self) -> None:
         self.version = ""
-        self._newest, self._older_lists = "", 0
+        self._newest, self._older_lists, self._first_older = "", 0, ""
         self._doubted: str | None = None
         self._has_odd_objects = False
 
@@ -121,11 +121,12 @@ class _Position:
         """Raise for a list that is older than what was seen, unless several in a row are.
 
         One of several API servers may lag behind: objects that its list lacks are not gone. After a
-        restore of etcd all lists are older.
+        restore of etcd all lists are older, and their versions grow; a proxy keeps one list.
         """
         if not _is_older(version, self._newest):
             self._older_lists = 0
-        elif self._older_lists < OLDER_LISTS:
+        elif self._older_lists < OLDER_LISTS or version == self._first_older:
+            self._first_older = self._first_older if self._older_lists else version
             self._older_lists += 1
             why = (
                 f"a list of version {version} is older than version {self._newest}, which was seen"

@@ -256,12 +256,23 @@ async def test_a_list_that_is_older_than_what_was_seen_takes_no_object_away() ->
 
 async def test_a_list_that_stays_older_is_the_truth_after_a_restore() -> None:
     restored = listing(4, obj("a", 1))
-    lists = [restored] * watch.OLDER_LISTS
+    lists = [listing(3, obj("a", 1)), *[restored] * (watch.OLDER_LISTS - 1)]
     answers = (listing(6, obj("b", 5)), stream(GONE), *lists, restored, stream(then="silence"))
     async with serving(*answers) as (server, kube):
         found = await events(kube, 2 * watch.OLDER_LISTS + 9)
         assert found[-4:] == story("[ a1 ] open")
         assert asked(server)[-1] == "watch 4"
+
+
+async def test_an_older_list_that_comes_again_and_again_is_one_that_a_proxy_kept() -> None:
+    """After a restore versions grow: each leader election writes every other second."""
+    before, now = listing(4, obj("a", 1)), listing(7, obj("a", 1), obj("b", 5))
+    kept = [before] * (2 * watch.OLDER_LISTS)
+    first = listing(6, obj("a", 1), obj("b", 5))
+    async with serving(first, stream(GONE), *kept, now, stream(then="silence")) as (_, kube):
+        found = await events(kube, 2 * len(kept) + 11)
+        assert found[-5:] == story("[ a1 b5 ] open")
+        assert kinds(found).count("]") == 2
 
 
 async def test_a_version_of_thousands_of_digits_is_older_than_none() -> None:
