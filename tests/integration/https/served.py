@@ -38,6 +38,29 @@ class Response:
         return json.loads(self.text)
 
 
+class Turns:
+    """Notes in which turns of the loop something happens, while they are counted."""
+
+    def __init__(self) -> None:
+        self.noted, self._now = list[int](), 0
+
+    def note(self) -> None:
+        self.noted.append(self._now)
+
+    @asynccontextmanager
+    async def counted(self) -> AsyncIterator[None]:
+        counting = asyncio.create_task(self._count())
+        try:
+            yield
+        finally:
+            counting.cancel()
+
+    async def _count(self) -> None:
+        while True:
+            self._now += 1
+            await asyncio.sleep(0)
+
+
 @dataclass(frozen=True)
 class ServerAddress:
     """Where a server is; each request is on a connection of its own."""

@@ -29,7 +29,7 @@ from ccm.supervisor.https.endpoints import (
 from ccm.supervisor.https.shared import LONGEST_REST, SHARE, SharedDocuments
 from ccm.supervisor.metrics_collector import HealthCollector
 from tests.integration.https.review_api import ReviewApi
-from tests.integration.https.served import LocalServer, Response, serving_routes
+from tests.integration.https.served import LocalServer, Response, Turns, serving_routes
 from tests.support.deadlines import within
 from tests.support.pki import trusting_anybody
 
@@ -261,46 +261,36 @@ def test_a_change_is_logged_once_with_its_reason(
     ]
 
 
-class Turns(Collector):
+class Looks(Turns, Collector):
     """Notes in which turn of the loop each scrape came, and each look at status or stacks."""
 
-    def __init__(self) -> None:
-        self.now, self.looks = 0, list[int]()
-
-    async def count(self) -> None:
-        self.looks.clear()
-        while True:
-            self.now += 1
-            await asyncio.sleep(0)
-
-    def look(self) -> None:
-        self.looks.append(self.now)
-
     def collect(self) -> Iterator[Metric]:
-        self.look()
+        self.note()
         yield GaugeMetricFamily("ccm_turns", "Since the start.", 1)
 
+    def clear(self) -> None:
+        self.noted.clear()
+
     def frames(self) -> dict[int, FrameType]:
-        self.look()
+        self.note()
         return {}
 
     def status(self) -> PageStatus:
-        self.look()
+        self.note()
         return conform(PageStatus, {})
 
 
-class LongTurns(Turns):
+class LongLooks(Looks):
     """Each look takes a while; notes when each began and ended."""
 
     def __init__(self) -> None:
         super().__init__()
         self.spans = list[tuple[float, float]]()
 
-    async def count(self) -> None:
+    def clear(self) -> None:
         self.spans.clear()
-        await super().count()
 
-    def look(self) -> None:
+    def note(self) -> None:
         began = time.monotonic()
         while time.monotonic() < began + 0.005:
             pass
@@ -322,21 +312,21 @@ async def test_many_scrapes_at_once_hold_up_nothing_else(
 ) -> None:
     """Each takes its time, and a renewal of the Lease would wait for all of them."""
     monkeypatch.setattr("ccm.supervisor.https.shared.SHARE", 0.001)
-    turns = Turns()
-    monkeypatch.setattr("sys._current_frames", turns.frames)
-    await ask_at_once(reviews, turns, [path] * 30)
-    assert len({*turns.looks}) == len(turns.looks) < 5
+    looks = Looks()
+    monkeypatch.setattr("sys._current_frames", looks.frames)
+    await ask_at_once(reviews, looks, [path] * 30)
+    assert len({*looks.noted}) == len(looks.noted) < 5
 
 
 async def test_all_documents_together_take_the_share_of_one(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each had its own tenth of the time: with five, half of it went to one client."""
-    turns = LongTurns()
-    monkeypatch.setattr("sys._current_frames", turns.frames)
-    await ask_at_once(reviews, turns, ["/metrics", "/statusz", "/", "/debug/stacks"], times=5)
-    taken = sum(ended - began for began, ended in turns.spans[:-1])
-    assert taken < 1.5 * SHARE * (turns.spans[-1][0] - turns.spans[0][0])
+    looks = LongLooks()
+    monkeypatch.setattr("sys._current_frames", looks.frames)
+    await ask_at_once(reviews, looks, ["/metrics", "/statusz", "/", "/debug/stacks"], times=5)
+    taken = sum(ended - began for began, ended in looks.spans[:-1])
+    assert taken < 1.5 * SHARE * (looks.spans[-1][0] - looks.spans[0][0])
 
 
 async def test_who_reads_one_document_without_end_holds_up_no_other(
@@ -370,33 +360,32 @@ async def test_what_no_one_reads_any_more_holds_up_no_one(monkeypatch: pytest.Mo
 
 
 async def ask_at_once(
-    reviews: ReviewApi, turns: Turns, paths: Collection[str], times: int = 1
+    reviews: ReviewApi, looks: Looks, paths: Collection[str], times: int = 1
 ) -> None:
     """Ask for each path, all of which are open, on a connection of its own, so many times."""
-    endpoints = replace(Supervisor().endpoints(), status=turns.status)
-    endpoints.metrics.register(turns)
+    endpoints = replace(Supervisor().endpoints(), status=looks.status)
+    endpoints.metrics.register(looks)
     open_to_all = ("/metrics", "/statusz", "/", "/debug/stacks")
     routes = [
         *endpoints.routes(is_profiling=True),
-        *status_page.routes(turns.status, endpoints.documents),
+        *status_page.routes(looks.status, endpoints.documents),
     ]
     flags = {"master": reviews.url, "authorization_always_allow_paths": open_to_all}
     async with serving_routes(routes, **flags) as server:
         tls = trusting_anybody()
         open_all = (asyncio.open_connection("127.0.0.1", server.port, ssl=tls) for _ in paths)
         clients = await asyncio.gather(*open_all)
-        counting = asyncio.create_task(turns.count())
-        for number, (path, (_, writer)) in enumerate(zip(paths, clients, strict=True)):
-            each = path.replace("%d", str(2 + number))
-            form = "Accept: " + FORMS[number % len(FORMS)]
-            asked = f"GET {each} HTTP/1.1\r\nHost: x\r\n{form}\r\n\r\n"
-            writer.write(asked.encode() * times)
-        async with within():
+        looks.clear()
+        async with looks.counted(), within():
+            for number, (path, (_, writer)) in enumerate(zip(paths, clients, strict=True)):
+                each = path.replace("%d", str(2 + number))
+                form = "Accept: " + FORMS[number % len(FORMS)]
+                asked = f"GET {each} HTTP/1.1\r\nHost: x\r\n{form}\r\n\r\n"
+                writer.write(asked.encode() * times)
             for reader, writer in clients:
                 for _ in range(times):
                     await reader.readuntil(b"HTTP/1.1 200 ")
                 writer.close()
-        counting.cancel()
 
 
 async def test_who_shares_a_scrape_gets_the_version_that_it_asked_for(

@@ -31,6 +31,7 @@ from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
     QUICK,
     LocalServer,
+    Turns,
     connected,
     pipeline,
     serving,
@@ -523,33 +524,26 @@ async def test_one_request_is_answered_in_a_turn_of_the_loop(
     reviews: ReviewApi, expect: bytes
 ) -> None:
     """Of many that wait on many connections a renewal of the Lease would wait for all."""
-    now, turns = 0, list[int]()
-
-    async def count() -> None:
-        nonlocal now
-        while True:
-            now += 1
-            await asyncio.sleep(0)
+    turns = Turns()
 
     async def page(request: web.Request) -> web.Response:
-        turns.append(now)
+        turns.note()
         return web.Response()
 
     async def refuse(request: web.Request) -> web.Response:  # aiohttp does by itself
-        turns.append(now)
+        turns.note()
         raise web.HTTPExpectationFailed
 
     route = web.get("/healthz", page, expect_handler=refuse)
     async with serving_routes([route], master=reviews.url) as server:
         clients = [await greeted(server) for _ in range(10)]
-        counting = asyncio.create_task(count())
-        for _, writer in clients:
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n%b\r\n" % expect * 10)
-        await until(lambda: len(turns) == 100)
-        counting.cancel()
+        async with turns.counted():
+            for _, writer in clients:
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n%b\r\n" % expect * 10)
+            await until(lambda: len(turns.noted) == 100)
         for _, writer in clients:
             writer.close()
-    assert len({*turns}) == 100
+    assert len({*turns.noted}) == 100
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -566,29 +560,21 @@ async def test_connections_that_wait_are_accepted_together(
     reviews: ReviewApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn of the loop may be long, and a probe comes after all that connected before."""
-    turns, now, address_of = list[int](), 0, listener_module._client_address
-
-    async def count() -> None:
-        nonlocal now
-        while True:
-            now += 1
-            await asyncio.sleep(0)
+    turns, address_of = Turns(), listener_module._client_address
 
     def noted(connection: socket.socket) -> str:
-        turns.append(now)
+        turns.note()
         return address_of(connection)
 
     monkeypatch.setattr(listener_module, "_client_address", noted)
-    counting = asyncio.create_task(count())
-    async with serving(reviews, PATIENT) as server:
+    async with turns.counted(), serving(reviews, PATIENT) as server:
         with ExitStack() as held:
             silent = [held.enter_context(connected(server)) for _ in range(50)]
-            await until(lambda: len(turns) == 50)
-            assert len({*turns}) < 10
+            await until(lambda: len(turns.noted) == 50)
+            assert len({*turns.noted}) < 10
             await until(
                 lambda: sum(map(is_closed, silent)) == 40, "those beyond the limit are closed"
             )
-    counting.cancel()
 
 
 @pytest.mark.usefixtures("little_room")

@@ -28,6 +28,7 @@ from tests.integration.https.hostile_tls import (
 from tests.integration.https.review_api import ReviewApi
 from tests.integration.https.served import (
     LocalServer,
+    Turns,
     connected,
     pipeline,
     send_until_stuck,
@@ -71,26 +72,19 @@ async def test_handshakes_without_end_leave_each_turn_of_the_loop_short(
     """Each takes milliseconds, and clients of this host, or of many addresses, begin a hundred."""
     monkeypatch.setattr(connection_module, "TURN", 0.0)  # as if the first took all of it
     protocol: Any = SSLProtocol
-    turns, now, go_on = list[int](), 0, protocol._do_handshake
-
-    async def count() -> None:
-        nonlocal now
-        while True:
-            now += 1
-            await asyncio.sleep(0)
+    turns, go_on = Turns(), protocol._do_handshake
 
     def noted(tls: SSLProtocol) -> None:
-        turns.append(now)
+        turns.note()
         go_on(tls)
 
     monkeypatch.setattr(protocol, "_do_handshake", noted)
-    counting = asyncio.create_task(count())
     with ExitStack() as held:
-        for _ in range(20):
-            held.enter_context(connected(server)).sendall(client_hello([P256], {}))
-        await until(lambda: len(turns) >= 20)
-        counting.cancel()
-    assert len({*turns}) == len(turns)
+        async with turns.counted():
+            for _ in range(20):
+                held.enter_context(connected(server)).sendall(client_hello([P256], {}))
+            await until(lambda: len(turns.noted) >= 20)
+    assert len({*turns.noted}) == len(turns.noted)
 
 
 async def test_reads_without_end_leave_each_turn_of_the_loop_short(
@@ -99,17 +93,11 @@ async def test_reads_without_end_leave_each_turn_of_the_loop_short(
     """Of 98 clients that sent 14 small records at a time, a turn took 50 ms of the processor."""
     monkeypatch.setattr(connection_module, "TURN", 0.0)  # as if the first took all of it
     protocol: Any = SSLProtocol
-    turns, now, take_in = list[int](), 0, protocol.buffer_updated
-
-    async def count() -> None:
-        nonlocal now
-        while True:
-            now += 1
-            await asyncio.sleep(0)
+    turns, take_in = Turns(), protocol.buffer_updated
 
     def noted(tls: SSLProtocol, size: int) -> None:
         if isinstance(tls, BoundedTls):
-            turns.append(now)
+            turns.note()
         take_in(tls, size)
 
     writers = [
@@ -117,14 +105,13 @@ async def test_reads_without_end_leave_each_turn_of_the_loop_short(
         for _ in range(10)
     ]
     monkeypatch.setattr(protocol, "buffer_updated", noted)
-    counting = asyncio.create_task(count())
-    for writer in writers:
-        writer.write(b"GET / HTTP/1.1\r\n")
-    await until(lambda: len(turns) >= 10)
-    counting.cancel()
+    async with turns.counted():
+        for writer in writers:
+            writer.write(b"GET / HTTP/1.1\r\n")
+        await until(lambda: len(turns.noted) >= 10)
     for writer in writers:
         writer.close()
-    assert len({*turns}) == len(turns)
+    assert len({*turns.noted}) == len(turns.noted)
 
 
 async def test_handshakes_without_end_leave_most_of_the_time_to_others() -> None:
