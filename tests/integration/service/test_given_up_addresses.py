@@ -41,6 +41,16 @@ RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/8"])
 INVALID_RANGES = spec(loadBalancerSourceRanges=["10.0.0.0/33"])
 
 
+async def with_its_address(w: World, *, is_shared: bool = False) -> Json:
+    """Make `hostile` at the address of the Service that is there, which is returned."""
+    hostile = service(spec(ports=[port(81)]), name="hostile")
+    (ingress,) = w.service().ingress
+    w.balancers.records[w.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
+    w.balancers.is_shared = is_shared
+    await w.put(hostile)
+    return ingress
+
+
 async def test_a_service_that_is_refused_the_port_of_another_keeps_no_address() -> None:
     """Each node would lead clients of the address to the port of either; it is given up once."""
     async with running_with(service(), N1) as w:
@@ -68,10 +78,7 @@ async def test_who_cannot_have_the_port_of_another_keeps_no_address_that_they_sh
 ) -> None:
     """Whatever it fails by, so long as it is before the cloud is asked about the port."""
     async with running_with(service(), N1) as w:
-        hostile, records = service(spec(ports=[port(81)]), name="hostile"), w.balancers.records
-        (ingress,) = w.service().ingress
-        records[w.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
-        await w.put(hostile)
+        ingress = await with_its_address(w)
         w.balancers.failures["ensure"] = [error] * 3
         await w.put(w.changed(spec(ports=[port(80), port(82)]), key=HOSTILE))
         assert not w.service(HOSTILE).ingress
@@ -266,10 +273,7 @@ async def test_who_is_at_work_keeps_no_address_with_a_port_of_another_service(
 ) -> None:
     """Whichever of the two asks for it first: it is whose load balancer serves it."""
     async with running_with(service(), N1) as w:
-        hostile, records = service(spec(ports=[port(81)]), name="hostile"), w.balancers.records
-        (ingress,) = w.service().ingress
-        records[w.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
-        await w.put(hostile)
+        ingress = await with_its_address(w)
         asks = spec(ports=[port(81), port(443)])
         if asks_first:
             held = await at_work(w, HOSTILE, asks)
@@ -292,11 +296,7 @@ async def test_who_is_at_work_keeps_no_address_with_a_port_of_another_service(
 async def test_a_port_that_was_free_after_a_restart_is_not_taken_from_who_gets_it() -> None:
     """Refused since, the other keeps no address with it, and who gets it keeps theirs."""
     async with running_with(service(), N1) as before:
-        (ingress,) = before.service().ingress
-        hostile, records = service(spec(ports=[port(81)]), name="hostile"), before.balancers.records
-        records[before.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
-        before.balancers.is_shared = True
-        await before.put(hostile)
+        ingress = await with_its_address(before, is_shared=True)
     w = before.restarted()
     asked = spec(ports=[port(81), port(443)])
     w.cluster.put(w.changed(asked, INVALID_RANGES, key=HOSTILE))
@@ -344,10 +344,7 @@ async def test_who_shares_a_load_balancer_and_may_not_ask_for_more_keeps_no_addr
 
 async def test_who_waits_for_a_port_keeps_no_address_where_another_gets_it_first() -> None:
     async with running_with(service(), N1, restrict_service_annotations=True) as w:
-        hostile, records = service(spec(ports=[port(81)]), name="hostile"), w.balancers.records
-        (ingress,) = w.service().ingress
-        records[w.balancers.name_for(hostile)] = Record(hostile.uid, ingress["ip"])
-        await w.put(hostile)
+        ingress = await with_its_address(w)
         theirs = annotated({"example.com/certificate": "theirs"})
         await w.put(w.changed(spec(ports=[port(443)]), theirs, key=HOSTILE))
         assert w.service(HOSTILE).ingress == [ingress], "what it had before it was refused stays"

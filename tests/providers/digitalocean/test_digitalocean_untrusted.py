@@ -9,7 +9,8 @@ from ccm.cloud.gate import expecting_balancer, invoke
 from ccm.cloud.testkit.harness import node, service
 from ccm.errors import CloudError, NotShown, Refused
 from ccm.model.cloud import Instance, Unknown
-from ccm.model.objects import Json
+from ccm.model.objects import Json, Node
+from ccm.model.service import Service
 from ccm.providers.digitalocean.firewall_plan import Reading, opened
 from ccm.providers.digitalocean.lb.annotations import BALANCER_ID
 from ccm.providers.digitalocean.lb.plan import MAX_ADDRESSES, has_address
@@ -195,6 +196,19 @@ async def test_a_second_load_balancer_of_a_service_goes(
         assert only(do)["name"] == "shop"
 
 
+async def update_nodes_without(part: str, cloud: Started, asked: Service, *nodes: Node) -> None:
+    """While lists lack this part of each load balancer."""
+
+    def lose(answer: Any) -> Any:
+        for record in answer[0].get("load_balancers", ()):
+            del record[part]
+        return answer
+
+    cloud.gate.spoil = lose
+    assert cloud.load_balancers
+    await invoke(cloud.load_balancers.update_nodes, asked, nodes)
+
+
 @pytest.mark.parametrize("part", ["firewall", "health_check", "forwarding_rules"])
 async def test_what_one_list_lacks_of_a_load_balancer_is_not_taken_from_it(
     do: DigitalOcean, cloud: Started, worker: Json, part: str
@@ -204,14 +218,7 @@ async def test_what_one_list_lacks_of_a_load_balancer_is_not_taken_from_it(
     made = await cloud.ensure(asked, host(worker))
     before = only(do)
 
-    def lose(answer: Any) -> Any:
-        for record in answer[0].get("load_balancers", ()):
-            del record[part]
-        return answer
-
-    cloud.gate.spoil = lose
-    assert cloud.load_balancers
-    await invoke(cloud.load_balancers.update_nodes, asked, (host(worker), host(other)))
+    await update_nodes_without(part, cloud, asked, host(worker), host(other))
     droplets = [worker["id"], other["id"]]
     assert only(do) == {**before, "droplet_ids": droplets}
     renamed = web({"name": "shop"}, made.ingress[0].ip, loadBalancerSourceRanges=["192.0.2.0/24"])
@@ -229,14 +236,7 @@ async def test_a_new_process_takes_nothing_that_one_list_lacks_from_a_load_balan
     await cloud.ensure(asked, host(worker))
     before, started = only(do), await Started(config_of(do)).start() if is_new else cloud
 
-    def lose(answer: Any) -> Any:
-        for record in answer[0].get("load_balancers", ()):
-            del record[part]
-        return answer
-
-    started.gate.spoil = lose
-    assert started.load_balancers
-    await invoke(started.load_balancers.update_nodes, asked, (host(worker), host(other)))
+    await update_nodes_without(part, started, asked, host(worker), host(other))
     assert only(do) == {**before, "droplet_ids": [worker["id"], other["id"]]}
 
 
