@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud.interface import SecretReader
-from ccm.cloud.testkit.harness import node
+from ccm.cloud.testkit import harness
 from ccm.model.objects import Json, Node
 from ccm.providers.azure.config import ENVIRONMENT
 from ccm.providers.azure.provider import AzureCloud
@@ -28,7 +28,7 @@ def provider_id(machine: Json) -> str:
 
 def host(machine: Json, name: str = "") -> Node:
     """The initialized Node of a machine."""
-    return node(name or machine["name"], provider_id(machine))
+    return harness.node(name or machine["name"], provider_id(machine))
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +51,8 @@ def lab(served: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 @pytest.fixture
 async def cloud(lab: Lab) -> Started:
     return await Started(lab.config()).start()
+
+
+@pytest.fixture
+def node(lab: Lab) -> Node:
+    return host(lab.add_machine("node-1"))

@@ -25,6 +25,15 @@ from tests.providers.azure.conftest import Started, host
 
 LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
 CLUSTER = "kit"
+RANGES: dict[str, Any] = {"loadBalancerSourceRanges": ["192.0.2.0/24"]}
+INTERNAL = {"load-balancer-internal": "true"}
+OTHER_PORT: dict[str, Any] = {"ports": [port(443, node_port=30443)]}
+BY_HAND: Json = {
+    "sku": {"name": "Standard"},
+    "properties": {"publicIPAllocationMethod": "Static"},
+}
+OFF = {"disable-load-balancer-floating-ip": "true"}
+DENY = {"deny-all-except-load-balancer-source-ranges": "true"}
 
 
 def web(name: str = "web", annotations: dict[str, str] | None = None, **spec: Any) -> Service:
@@ -74,11 +83,6 @@ def members(lab: Lab) -> set[str]:
 async def delete(cloud: Started, asked: Service) -> None:
     assert cloud.load_balancers
     await invoke(cloud.load_balancers.delete, asked)
-
-
-@pytest.fixture
-def node(lab: Lab) -> Node:
-    return host(lab.add_machine("node-1"))
 
 
 async def test_a_service_gets_parts_of_upstreams_names(
