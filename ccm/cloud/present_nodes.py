@@ -163,9 +163,11 @@ class PresentNodes:
         It raises where these are most of `total` and their kubelets are alive: all would leave all
         load balancers by one wrong answer. A few kubelets may name machines that never were.
         """
+        if not nodes:
+            return []
         part = self._instances
         ask = part.describe if has_proof or not isinstance(part, LooksUp) else part.look_up
-        answers: Mapping[str, Answer] = await invoke(ask, nodes) if nodes else {}
+        answers: Mapping[str, Answer] = await invoke(ask, nodes)
         lost = [node for node in nodes if _is_absent(answers.get(node.name))]
         if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, total / 2):
             raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
