@@ -3,7 +3,7 @@
 A shared read is made for the cluster, at the priority of its callers, and not for the owner of the
 first one: no caller waits behind all else that this owner wants, or for one that is less urgent.
 All callers get the same answer, which they must not change; it is never older than the question.
-What each then makes of it may take a moment: one goes on in a turn of the loop.
+What each then makes of it may take a moment: one goes on in a turn of the loop, owners in turns.
 Work that others have to wait for is the cluster's as well: see `SharedLock`.
 """
 
@@ -42,7 +42,7 @@ class SharedLock:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        await self._acquire()
+        await self.acquire()
         try:
             if self._priority is None:
                 yield
@@ -50,9 +50,10 @@ class SharedLock:
             with for_all(self._priority):
                 yield
         finally:
-            self._release()
+            self.release()
 
-    async def _acquire(self) -> None:
+    async def acquire(self) -> None:
+        """Wait for it; who has it releases it."""
         if not self.is_held:
             self.is_held = True
             return
@@ -62,10 +63,10 @@ class SharedLock:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # it was handed over
-                self._release()
+                self.release()
             raise
 
-    def _release(self) -> None:
+    def release(self) -> None:
         """Hand it over to the next who has not given up."""
         while self._waiting:
             if not (turn := self._waiting.pop()).done():
@@ -115,7 +116,7 @@ class SharedRead(Generic[A]):
         self._read, self._size = read, size
         self._waiting: dict[Priority, dict[str, asyncio.Future[A]]] = {}
         self._calling: set[asyncio.Task[None]] = set()
-        self._going_on = asyncio.Lock()
+        self._going_on = SharedLock(None)
 
     @property
     def is_idle(self) -> bool:

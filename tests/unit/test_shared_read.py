@@ -66,6 +66,24 @@ async def test_of_all_who_have_an_answer_one_goes_on_in_a_turn_of_the_loop(cloud
     assert cloud.calls == [["a"]]
 
 
+async def test_owners_take_turns_at_going_on(cloud: Cloud) -> None:
+    """What each makes of the answer takes a moment, and a namespace may have forty that do."""
+    order = list[str]()
+
+    async def ask(owner: str) -> None:
+        with with_priority(Priority.LB_ENSURE, owner):
+            await cloud.reads("a")
+        order.append(owner)
+
+    async with asyncio.TaskGroup() as group:
+        for owner in [*["busy"] * 40, "other"]:
+            group.create_task(ask(owner))
+        await let_run()
+        cloud.open.set()
+    assert len(order) == 41
+    assert order.index("other") <= 2
+
+
 async def test_who_asks_together_shares_calls_of_a_batch_each(cloud: Cloud) -> None:
     cloud.open.set()
     answers = await asyncio.gather(*cloud.ask("a", "b", "c", "a"))
