@@ -8,12 +8,17 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import permutations
 from typing import Any, TypeVar, cast
 
 from ccm.cloud.gate import current_owner, invoke
 from ccm.errors import CloudError, NotFound, Unanswered
+from ccm.model.objects import Json
 
 T = TypeVar("T")
+
+MARKS = "id", "name", "tags", "description"
+"""How the keys end whose values say which and whose a record is."""
 
 
 class ProcessKilled(BaseException):
@@ -232,6 +237,75 @@ class AnothersAnswer(NthAnswer):
         if not self.number:
             self._anothers.setdefault(operation, deepcopy(answer))
         return deepcopy(self._anothers.get(operation, answer)) if self._is_it() else answer
+
+
+class MixedUpAnswer:
+    """Puts an answer in its place in which one record of a list has what is another's.
+
+    That is the value of one field, or all: then the other stands there twice. They take turns. Only
+    names, IDs and marks of records with different ones of the `names` are mixed up, each in the
+    first answer that has it, and of these one in `share`, unless it `is_thorough`.
+    """
+
+    def __init__(
+        self, names: Sequence[str], share: int = 1, turn: int = 0, *, is_thorough: bool
+    ) -> None:
+        self._names, self._share, self._turn = names, share, turn
+        self._is_thorough = is_thorough
+        self._seen, self._count, self.last = set[tuple[object, ...]](), 0, "none yet"
+
+    def is_next(self) -> bool:
+        """Take the next one, unless there was none last time."""
+        had, self.last, self._count = self.last, "", 0
+        return bool(had)
+
+    def __call__(self, answer: Any) -> Any:
+        """A copy that is mixed up, or the answer itself where nothing in it is to be."""
+        if isinstance(answer, tuple):
+            return (self(answer[0]), *answer[1:])
+        self._count += 1
+        mixed = deepcopy(answer)
+        for place, key, record, other in () if self.last else _mix_ups(mixed):
+            if self._takes(place, key, record, other):
+                self.last = f"{place}/{key} of answer {self._count}"
+                for each in [key] if key else {*record, *other}:
+                    record.pop(each, None)
+                    record |= {each: deepcopy(other[each])} if each in other else {}
+                return mixed
+        return answer
+
+    def _takes(self, place: str, key: str, record: Json, other: Json) -> bool:
+        own, others = ([name for name in self._names if name in str(it)] for it in (record, other))
+        what: tuple[object, ...] = place, key, *record, *own, "for", *others
+        if self._is_thorough:
+            what = self._count, place, key, str(record), str(other)
+        elif own == others or (key and key.lower() not in MARKS):
+            return False
+        if what in self._seen:
+            return False
+        self._seen.add(what)
+        return self._is_thorough or len(self._seen) % self._share == self._turn
+
+
+def _mix_ups(part: Any, place: str = "") -> Iterator[tuple[str, str, Json, Json]]:
+    """Each two records of a list, with a key of different values in them, or with none for all."""
+    if isinstance(part, list):
+        for record, other in permutations([it for it in part if isinstance(it, dict)], 2):
+            yield place, "", record, other
+            yield from _different(place, record, other)
+        for item in part:
+            yield from _mix_ups(item, place)
+    elif isinstance(part, dict):
+        for key, item in part.items():
+            yield from _mix_ups(item, f"{place}/{key}")
+
+
+def _different(place: str, record: Json, other: Json) -> Iterator[tuple[str, str, Json, Json]]:
+    for key in sorted(record.keys() & other.keys()):
+        if record[key] != other[key]:
+            yield place, key, record, other
+            if isinstance(record[key], dict) and isinstance(other[key], dict):
+                yield from _different(f"{place}/{key}", record[key], other[key])
 
 
 def without_entries(part: Any) -> Any:

@@ -76,7 +76,10 @@ class GceRoutes:
             )
 
     async def delete(self, route: Route) -> None:
-        """As the interface."""
+        """As the interface. Another list has to have it: one may mix up names."""
+        named = [item for item in await self._shared_list() if item.get("name") == route.id]
+        if any(item.get("destRange") != route.cidr for item in named):
+            raise CloudError(f"routes.list: two answers about {route.id} differ: asked again")
         await self._delete(route.id)
 
     async def _delete(self, name: str) -> None:

@@ -35,7 +35,7 @@ HOSTILE = {
     "the answers are not JSON, or have no record of this one alone",
 }
 """What is tried on the stand-in of the kit, whose transport is everybody's."""
-ON_EMULATORS = "not_kept or nothing_of_a_deletion"
+ON_EMULATORS = "not_kept or nothing_of_a_deletion or mixes_up"
 """Cases for emulators alone: in a lab, each of their many answers would take a load balancer."""
 ROW = re.compile(r"(?P<area>[a-z ]+?)\s{2,}(?P<passed>\d+)\s+(?P<skipped>\d+)\s+(?P<failed>\d+)")
 

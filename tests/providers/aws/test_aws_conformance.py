@@ -9,6 +9,7 @@ from tests.support.running import long
 
 QUICK = (
     "(test_instances and not batch and not call and not nothing_is_gone)"
+    " or mixes_up_machines"
     " or our_mark or beside_ours or not_listed or another_routes or names_is_refused or are_shown"
 )
 """Existence and ownership."""

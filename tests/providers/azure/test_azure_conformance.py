@@ -22,7 +22,7 @@ SKIPPED = {
 }
 QUICK = (
     "test_instances or test_routes or test_credentials or test_load_balancers"
-    " or test_a_balancer_or_address_of_another"
+    " or test_a_balancer_or_address_of_another or (mixes_up and not route)"
 )
 
 

@@ -135,12 +135,14 @@ class AzureLoadBalancers:
 
     async def delete(self, service: Service) -> None:
         """The security group first, while the addresses are known; the public ones last."""
-        names, balancers = self._names(service), await self._balancers()
-        owner, annotations = self._addresses.owner(service), Annotations(service.annotations)
-        frontends = plan.frontends_in(balancers.values(), names)
-        listed = await self._addresses.list_all(annotations.resource_group)
-        listed = await self._addresses.complete(frontends, listed)
+        names, annotations = self._names(service), Annotations(service.annotations)
+        owner, group = self._addresses.owner(service), annotations.resource_group
+        balancers, frontends, listed = await self._had(names, group)
         addresses = {*ips_of(frontends, listed)}
+        if addresses:
+            _, *again = await self._had(names, group)
+            if {*ips_of(*again)} != addresses:  # another's would be closed
+                raise CloudError(f"two answers about the addresses of {names.base} differ")
         is_reached = plan.has_own_node_ports(balancers.values(), names)
         if is_reached or not annotations.floats:
             read = await self._pools.read(names, self._pools.nodes, balancers)
@@ -170,6 +172,15 @@ class AzureLoadBalancers:
         return list(found.values())
 
     # What is done
+
+    async def _had(
+        self, names: Names, resource_group: str
+    ) -> tuple[Balancers, Sequence[Json], Sequence[Json]]:
+        """All load balancers, a Service's frontends, and public addresses with those of them."""
+        balancers = await self._balancers()
+        frontends = plan.frontends_in(balancers.values(), names)
+        listed = await self._addresses.list_all(resource_group)
+        return balancers, frontends, await self._addresses.complete(frontends, listed)
 
     async def _ensure(
         self,
@@ -221,7 +232,10 @@ class AzureLoadBalancers:
         if None in wanted.values():  # they stay behind the load balancer, and in its rules
             machine_ips &= private_addresses(wanted.values())
         kept = {*addresses, *more, *extent.shared}
-        stale = {*had} - kept | await self._left_open(names, now, listed, kept)
+        stale = {*had} - kept
+        if stale:  # one list may mix up frontends
+            stale -= await self._of_others(names, await self._balancers(), listed)
+        stale |= await self._left_open(names, now, listed, kept)
         extent = replace(extent, stale=stale, shared={*extent.shared, *machine_ips})
         await self._admission.admit(request, addresses, extent, wanted)
         own.additional = {*more}

@@ -54,7 +54,7 @@ BALANCERS = (
             "    async def ensure(self, service, nodes):\n"
             "        from contextlib import suppress\n"
             "        with suppress(Refused):\n"
-            "            await self.update({'id': 'none'}, {})\n"
+            "            await self._api.write('UpdateBalancer', 'PATCH', 'balancers', 'none')\n"
             "        return await super().ensure(service, nodes)\n"
         ),
         "load_balancers::test_a_balancer_is_read_before_it_is_written",
@@ -231,6 +231,12 @@ BALANCERS = (
         "        self.without_any = before + 1 if before > 1 or not found else 0\n"
         "        return [] if self.without_any > 1 else found",
         "untrusted::test_an_answer_without_what_is_there_leaves_nothing_of_a_deletion",
+    ),
+    (
+        "a list alone says whose a record is",
+        '["tags"] != record["tags"]',
+        '["tags"] == "another"',
+        "mixed_up::test_an_answer_that_mixes_up_records_costs_no_other_its_balancer",
     ),
     (
         "what there is is not shown while what is asked for is refused",
