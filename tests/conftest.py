@@ -1,5 +1,6 @@
 """What all tests share: the real API server's fixtures, and which tests run one after the other."""
 
+import gc
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -85,6 +86,17 @@ SLOW = (
 """What begins first, in this order, so that it is not what all others have to wait for."""
 FAST = ("tests/unit", "tests/integration/service", "tests/integration/deletions")
 """Folders that begin last, so that their many short tests fill the gaps at the end."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays, so that no search for garbage goes through it, then or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

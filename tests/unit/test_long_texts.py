@@ -1,7 +1,8 @@
 """A text of an answer may have megabytes: what is made of one takes no longer than to copy it."""
 
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -30,6 +31,14 @@ VCENTER: Any = SimpleNamespace(name="vc", vcenter=SimpleNamespace(datacenters=()
 MACHINE = vim.VirtualMachine("vm-1", None)
 TOPOLOGY = NetworkTopology(cast(Any, None), "")
 Use = Callable[[str], object]
+
+
+@pytest.fixture(autouse=True)
+def no_search_for_garbage() -> Iterator[None]:
+    """One of all that a run of tests keeps takes as long as what is measured."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def read_machine(name: str) -> None:
@@ -75,11 +84,11 @@ def is_reached_at(address: str) -> bool:
 def test_a_text_of_megabytes_takes_no_time(begin: str, repeated: str, use: Use) -> None:
     """One of 60 MB took up to seven seconds of one turn."""
     text = begin + repeated * (SIZE // len(repeated))
-    began = time.process_time()
+    began = time.thread_time()
     "".join(map(str.lower, [text] * 8))
-    copied = time.process_time()
+    copied = time.thread_time()
     use(text)
-    assert time.process_time() - copied < copied - began
+    assert time.thread_time() - copied < copied - began
 
 
 @pytest.mark.parametrize(
@@ -100,11 +109,11 @@ def test_a_text_of_megabytes_takes_no_time(begin: str, repeated: str, use: Use) 
 def test_a_provider_id_of_megabytes_takes_no_time(begin: str, repeated: str, use: Use) -> None:
     """Each Service looks at those of all Nodes, some again and again: twenty took seconds."""
     node = Node({"spec": {"providerID": begin + repeated * SIZE}})
-    began = time.process_time()
+    began = time.thread_time()
     node.raw["spec"]["providerID"].lower()
-    copied = time.process_time()
+    copied = time.thread_time()
     use(node.provider_id)
-    assert time.process_time() - copied < copied - began
+    assert time.thread_time() - copied < copied - began
 
 
 def test_a_label_of_megabytes_is_not_kept() -> None:
