@@ -19,6 +19,15 @@ from tests.support.running import wait_for
 REGION = "us-east-1"
 ACCOUNT = "123456789012"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
+FIRST_READS = (
+    ("ec2", "addresses"),
+    ("ec2", "instances"),
+    ("ec2", "network_interfaces"),
+    ("ec2", "security_groups"),
+    ("ec2", "volumes"),
+    ("elb", "load_balancers"),
+    ("elbv2", "load_balancers"),
+)
 _PLAIN = {"Content-Type": "text/plain"}
 
 
@@ -65,6 +74,9 @@ class Emulator:
         self._process.wait()
 
     def keep(self) -> None:
+        """Have moto load before what the first read of each kind loads: each `reset` forgets it."""
+        for service, what in FIRST_READS:
+            getattr(self.client(service), f"describe_{what}")()
         self._post("keep", b"")
 
     def reset(self) -> None:
