@@ -6,7 +6,7 @@ for is not executing: then it holds no slot and is in no journal.
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -18,6 +18,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from types import coroutine
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -39,6 +40,7 @@ TURNS = 4  # of a namespace that writes, at the same time
 LARGE = 100_000  # bytes of an object, whose writes cost others time
 RESERVED = 5  # one in so many slots is not for a namespace that has all others
 REST = 4  # times what a large write took, until its turn is another's
+IN_A_PASS = 0.001  # seconds of the processor for one namespace, in one pass of the loop
 LONG = 0.01  # seconds of the processor in one turn of the loop, which others feel
 FOR_A_NODE = 5e-6  # seconds more for each Node: all Services have these behind them
 SHARE = 0.125  # of the time, for the long turns of one namespace
@@ -267,15 +269,16 @@ class NamespaceSlots:
 
 
 class ProcessorShares:
-    """Has the keys of a namespace rest whose reconciles take the loop for long at a time.
+    """Gives the namespaces turns at the processor, and has those rest whose turns are long.
 
     A Service with 5,000 source ranges takes 50 ms to read, and as much to compare. Turns shorter
-    than `LONG` are free, however many there are. Urgent work counts as all does, and rests for
-    what was urgent before.
+    than `LONG` are free, however many there are, but go one behind another: between two of them
+    others have theirs. Urgent work counts as all does, and rests for what was urgent before.
     """
 
     def __init__(self, node_count: Callable[[], int]) -> None:
         self._node_count = node_count
+        self._passes = WeakValueDictionary[str, _Pass]()  # by namespace
         self._rests_until: dict[tuple[str, bool], float] = {}  # also of what is urgent alone
 
     def seconds_to_rest(self, key: str, is_urgent: bool = False) -> float:
@@ -284,7 +287,8 @@ class ProcessorShares:
 
     async def measure(self, key: str, work: Coroutine[Any, Any, T], is_urgent: bool = False) -> T:
         """What the work of `key` returns; its long turns are counted as they pass."""
-        return await _Measured(work, partial(self._count, namespace_of(key), is_urgent))
+        count = partial(self._count, namespace_of(key), is_urgent)
+        return await _by_turns(work, self._passes.setdefault(namespace_of(key), _Pass()), count)
 
     def _count(self, namespace: str, is_urgent: bool, seconds: float) -> None:
         if seconds < LONG + FOR_A_NODE * self._node_count():
@@ -297,24 +301,61 @@ class ProcessorShares:
             self._rests_until[counted] = rested + seconds / SHARE
 
 
-class _Measured(Generator[Any, Any, T]):
+class _Pass:
+    """What a namespace has of one pass of the loop, and its turns that wait for the next."""
+
+    def __init__(self) -> None:
+        self._used, self._has_begun = 0.0, False
+        self._waiting = deque[asyncio.Future[None]]()
+
+    def take(self) -> Generator[Any, Any, None]:
+        """Wait for a pass that has time left for the namespace."""
+        if self._used >= IN_A_PASS:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            yield from turn
+
+    def count(self, seconds: float) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            asyncio.get_running_loop().call_soon(self._end)
+        self._used += seconds
+        if self._used < IN_A_PASS:
+            self._release()
+
+    def _end(self) -> None:
+        self._used, self._has_begun = 0.0, False
+        self._release()
+
+    def _release(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+
+@coroutine
+def _by_turns(
+    work: Coroutine[Any, Any, T], its: _Pass, count: Callable[[float], None]
+) -> Generator[Any, Any, T]:
     """As `work`; `count` gets the processor's seconds of each turn of the loop in it."""
-
-    def __init__(self, work: Coroutine[Any, Any, T], count: Callable[[float], None]) -> None:
-        self._work, self._count = work, count
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        return self
-
-    def send(self, value: Any) -> Any:
-        return self._step(self._work.send, value)
-
-    def throw(self, *error: Any) -> Any:
-        return self._step(self._work.throw, *error)
-
-    def _step(self, resume: Callable[..., Any], *arguments: Any) -> Any:
+    resume: Callable[[], Any] = partial(work.send, None)
+    while True:
+        try:
+            yield from its.take()
+        except BaseException as error:  # noqa: BLE001 - the work gets it
+            resume = partial(work.throw, error)
         began = time.thread_time()
         try:
-            return resume(*arguments)
+            awaited = resume()
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
         finally:
-            self._count(time.thread_time() - began)
+            seconds = time.thread_time() - began
+            its.count(seconds)
+            count(seconds)
+        try:
+            resume = partial(work.send, (yield awaited))
+        except BaseException as error:  # noqa: BLE001 - the work gets it
+            resume = partial(work.throw, error)

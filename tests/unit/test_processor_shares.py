@@ -1,6 +1,7 @@
 """The keys of one namespace whose turns are long rest, and no others do."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -37,6 +38,43 @@ async def test_short_turns_are_free_however_many_there_are(shares: ProcessorShar
     for _ in range(20):
         await shares.measure("honest/web", steps(100, LONG / 50))
     assert shares.seconds_to_rest("honest/web") <= 0
+
+
+async def test_between_two_turns_of_a_namespace_others_have_theirs(shares: ProcessorShares) -> None:
+    seconds = LONG / 2
+    hostile = [
+        asyncio.create_task(shares.measure(f"hostile/{number}", steps(20, seconds)))
+        for number in range(40)
+    ]
+    await asyncio.sleep(0)
+    began = time.monotonic()
+    await shares.measure("honest/web", steps(10, seconds / 100))
+    assert time.monotonic() - began < 2 * 10 * seconds
+    await asyncio.gather(*hostile)
+
+
+async def test_turns_of_one_namespace_alone_lose_no_time(shares: ProcessorShares) -> None:
+    began = time.monotonic()
+    works = (shares.measure(f"hostile/{number}", steps(20, LONG / 2)) for number in range(40))
+    await asyncio.gather(*works)
+    assert time.monotonic() - began < 1.001 * 40 * 20 * LONG / 2
+
+
+async def test_what_is_cancelled_before_its_turn_leaves_it_to_others(
+    shares: ProcessorShares,
+) -> None:
+    tasks = [
+        asyncio.create_task(shares.measure(f"a/{number}", steps(20, LONG / 2)))
+        for number in range(40)
+    ]
+    await asyncio.sleep(0)
+    for task in tasks[1:]:
+        task.cancel()
+    await asyncio.wait_for(tasks[0], 1)
+    assert all(
+        isinstance(it, asyncio.CancelledError)
+        for it in await asyncio.gather(*tasks[1:], return_exceptions=True)
+    )
 
 
 async def test_turns_that_many_nodes_make_long_are_free() -> None:
