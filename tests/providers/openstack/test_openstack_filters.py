@@ -272,7 +272,12 @@ async def test_a_floating_ip_of_another_project_is_not_attached() -> None:
     request = read_request(
         asked, replace(config, floating_network_id="net"), {}, Cluster("kubernetes")
     )
-    record = {"vip_port_id": "port", "vip_address": "10.0.0.9"}
+    record = {"id": "lb", "vip_port_id": "port", "vip_address": "10.0.0.9"}
+
+    async def get(*_: str) -> Json:
+        return {"loadbalancer": record}
+
+    cast(Any, there).get = get
     with pytest.raises(CloudError, match="the answer is not about port"):
         await Addresses(there, Networks(there)).ensure(request, record, Role.OWNER)
     assert changes == [("POST", "/floatingips")]
@@ -622,19 +627,22 @@ async def test_who_shares_a_load_balancer_that_one_answer_lacks_stays_on_it() ->
     assert there.changes == []
 
 
+RECORD: Json = {"id": "lb-1", "vip_port_id": "vip", "vip_address": "10.0.0.9"}
+PLACED: Mapping[str, Json] = {f"{ROOT}/loadbalancers/lb-1": {"loadbalancer": RECORD}}
+
+
 async def test_a_floating_ip_that_is_listed_without_its_port_stays_where_it_is() -> None:
     """A person may have given it to a machine."""
     used = {"id": "f-1", "floating_ip_address": "203.0.113.7", "port_id": "persons"}
     used |= {"description": NAMES.floating_ip}
-    there = Alone({"/floatingips/f-1": {"floatingip": used}})
+    there = Alone({"/floatingips/f-1": {"floatingip": used}, **PLACED})
     there.lists["floatingips"] = [{**used, "port_id": None}]
     api = cast(OpenStackApi, there)
     asked = service(loadBalancerIP="203.0.113.7")
     request = read_request(asked, BalancerSection(), {}, Cluster("kubernetes"))
     addresses = Addresses(api, Networks(api))
-    record = {"vip_port_id": "vip", "vip_address": "10.0.0.9"}
     with pytest.raises(CloudError, match="lacks the port of f-1"):
-        await addresses.ensure(request, record, Role.OWNER)
+        await addresses.ensure(request, RECORD, Role.OWNER)
     with pytest.raises(CloudError, match="lacks the port of f-1"):
         await addresses.release(NAMES, False, ["vip"])
     assert there.changes == []
@@ -643,16 +651,15 @@ async def test_a_floating_ip_that_is_listed_without_its_port_stays_where_it_is()
 async def test_a_floating_ip_that_one_list_has_with_the_mark_of_another_stays() -> None:
     """It was a person's, or kept for a Service to come: a list that mixed it up had it deleted."""
     kept = {"id": "f-1", "floating_ip_address": "203.0.113.7", "port_id": None, "description": "x"}
-    there = Alone({"/floatingips/f-1": {"floatingip": kept}})
+    there = Alone({"/floatingips/f-1": {"floatingip": kept}, **PLACED})
     there.lists["floatingips"] = [{**kept, "description": NAMES.floating_ip}]
     api = cast(OpenStackApi, there)
     request = read_request(service(), BalancerSection(), {}, Cluster("kubernetes"))
     addresses = Addresses(api, Networks(api))
     with pytest.raises(CloudError, match="another description of f-1"):
         await addresses.release(NAMES, False, ["vip"])
-    record = {"vip_port_id": "vip", "vip_address": "10.0.0.9"}
     with pytest.raises(CloudError, match="another description of f-1"):
-        await addresses.ensure(request, record, Role.OWNER)
+        await addresses.ensure(request, RECORD, Role.OWNER)
     assert there.changes == []
 
 

@@ -252,6 +252,9 @@ class FakeNeutron:
     async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
         return [{"id": one} for one in self.networks] if key == "networks" else []
 
+    async def get(self, operation: str, service: str, path: str) -> Json:
+        return {"loadbalancer": {"id": "lb", "vip_port_id": "vip"}}
+
     async def make(self, call: ApiCall) -> Json:
         self.made.append(call.body["floatingip"] if call.body else {})
         return {"floatingip": {**self.made[-1], "floating_ip_address": "203.0.113.9"}}
@@ -266,7 +269,7 @@ async def test_the_only_external_network_is_found(
     """OS65."""
     neutron: Any = FakeNeutron(*networks)
     request = read_request(service(), BalancerSection(), {}, CLUSTER)
-    record = {"vip_address": "10.0.0.9", "vip_port_id": "vip"}
+    record = {"id": "lb", "vip_address": "10.0.0.9", "vip_port_id": "vip"}
     found = await Addresses(neutron, Networks(neutron)).ensure(request, record, Role.OWNER)
     assert (found, len(request.annotations.warnings)) == ([address], warnings)
 
@@ -274,7 +277,7 @@ async def test_the_only_external_network_is_found(
 async def test_of_two_external_networks_none_is_taken() -> None:
     neutron: Any = FakeNeutron("one", "two")
     request = read_request(service(), BalancerSection(), {}, CLUSTER)
-    record = {"vip_address": "10.0.0.9", "vip_port_id": "vip"}
+    record = {"id": "lb", "vip_address": "10.0.0.9", "vip_port_id": "vip"}
     with pytest.raises(Refused, match="floating-network-id"):
         await Addresses(neutron, Networks(neutron)).ensure(request, record, Role.OWNER)
 

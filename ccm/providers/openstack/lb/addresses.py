@@ -12,6 +12,7 @@ from ccm.providers.openstack.lb import floating_ips as floating
 from ccm.providers.openstack.lb.names import Names, Role, sharers, tags_of
 from ccm.providers.openstack.lb.networks import Networks, matching_subnets
 from ccm.providers.openstack.lb.octavia import addresses_of
+from ccm.providers.openstack.lb.plan import ROOT
 from ccm.providers.openstack.lb.request import IPV4, IPV6, LoadBalancerRequest
 from ccm.providers.openstack.neutron import list_own, list_ports
 
@@ -117,6 +118,8 @@ class Addresses:
         if role is Role.SHARER:
             return _shared_address(request, record, current)
         step = next(floating.plan(request, port_id, current), None)
+        if step:
+            await self._verify_port(record)
         if isinstance(step, floating.NeedsFloatingIp):
             return await self._create(request, port_id, step.address)
         if isinstance(step, ApiCall):
@@ -128,6 +131,15 @@ class Addresses:
         else:
             attached = floating.attached_to(port_id, current) or {}
         return "" if request.is_internal else floating.address_of(attached)
+
+    async def _verify_port(self, record: Json) -> None:
+        """Raise `CloudError` where it has another port: one answer may have had another's, which
+        would be opened, or lose its floating IP.
+        """
+        path = f"{ROOT}/loadbalancers/{record['id']}"
+        answer = await self._api.get("GetLoadBalancer", "load-balancer", path)
+        if mapping(answer.get("loadbalancer")).get("vip_port_id") != record.get("vip_port_id"):
+            raise CloudError(f"GetLoadBalancer: two answers about the port of {record['id']}")
 
     async def _verify_leads(
         self, call: ApiCall, ports: Collection[str], listed: Sequence[Json]

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ccm.cloud.json_api import verify_about
 from ccm.cloud.lookup import batches
@@ -34,6 +35,7 @@ READY_KEPT = 5.0  # seconds for one that found it done
 UNANSWERED = 120.0  # seconds after which what was not answered is made again
 DELETED = "DELETED"
 UUID_LENGTH = 36
+LINKS = "tags", "protocol", "protocol_port", "default_pool_id", "healthmonitor_id", "loadbalancers"
 
 
 class Octavia:
@@ -135,12 +137,23 @@ class Octavia:
 
     async def with_listeners(self, observed: ObservedBalancer) -> ObservedBalancer:
         """The same with its listeners, those of others included."""
-        query = {"loadbalancer_id": observed.id}
-        listed = await self._api.pages(
-            "ListListeners", LB, f"{ROOT}/listeners", "listeners", **query
-        )
-        found = [await self._tagged(item, observed) for item in _parts_of(observed.id, listed)]
+        listed = await self._parts("listeners", observed)
+        found = [await self._tagged(item, observed) for item in listed]
         return replace(observed, listeners=found)
+
+    async def _parts(self, kind: str, observed: ObservedBalancer) -> list[Json]:
+        """Its listeners or pools; where others have some, two lists have to agree.
+
+        One may mix up whose they are, and another's would be changed or deleted.
+        """
+        path, operation = f"{ROOT}/{kind}", f"List{kind.title()}"
+        lists = [
+            await self._api.pages(operation, LB, path, kind, loadbalancer_id=observed.id)
+            for _ in range(1 + observed.is_shared)
+        ]
+        if _links(lists[0]) != _links(lists[-1]):
+            raise CloudError(f"{operation}: two answers about {observed.id} differ")
+        return _parts_of(observed.id, lists[0])
 
     async def _tagged(self, listener: Json, observed: ObservedBalancer) -> Json:
         """A listener with its tags: without any it would be the owner's, and not another's.
@@ -165,9 +178,7 @@ class Octavia:
 
     async def _with_parts(self, observed: ObservedBalancer, names: Names) -> ObservedBalancer:
         observed = await self.with_listeners(observed)
-        query = {"loadbalancer_id": observed.id}
-        listed = await self._api.pages("ListPools", LB, f"{ROOT}/pools", "pools", **query)
-        pools = {text(item.get("id")): item for item in _parts_of(observed.id, listed)}
+        pools = {text(item.get("id")): item for item in await self._parts("pools", observed)}
         observed = replace(observed, pools=pools)
         members, monitors = dict[str, frozenset[Member]](), dict[str, Json]()
         for listener in observed.own_listeners(names):
@@ -250,6 +261,11 @@ class Octavia:
         current = await self.by_id(text(observed.get("id"))) or observed
         if lacking := tags_of(current) - tags_of(observed):
             raise CloudError(f"GetLoadBalancer: the answer lacked {', '.join(sorted(lacking))}")
+
+
+def _links(parts: Iterable[Json]) -> dict[str, tuple[Any, ...]]:
+    """What says of each listener or pool whose it is, and what belongs to it."""
+    return {text(item.get("id")): tuple(map(item.get, LINKS)) for item in parts}
 
 
 def _parts_of(balancer_id: str, listed: Iterable[Json]) -> list[Json]:

@@ -37,6 +37,12 @@ class ObservedBalancer:
     def id(self) -> str:
         return text(self.record.get("id"))
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may have listeners on it."""
+        own = text(self.record.get("name"))
+        return self.role is Role.SHARER or bool(sharers(self.record) - {own})
+
     def pool_of(self, listener: Json) -> Json | None:
         """The pool of a listener, unless it is gone."""
         return self.pools.get(text(listener.get("default_pool_id")))

@@ -1,0 +1,167 @@
+"""Lists of Octavia that mix up records: what has another's ID, mark or port in one answer."""
+
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any, cast
+
+import pytest
+
+from ccm.cloud.testkit.harness import node, port, service
+from ccm.errors import CloudError, NotFound
+from ccm.model.objects import Json, mapping
+from ccm.model.service import Service
+from ccm.providers.openstack.api import OpenStackApi
+from ccm.providers.openstack.calls import ApiCall
+from ccm.providers.openstack.config import BalancerSection
+from ccm.providers.openstack.ids import Cluster
+from ccm.providers.openstack.lb.addresses import Addresses
+from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX
+from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.lb.names import Names, Role
+from ccm.providers.openstack.lb.networks import Networks
+from ccm.providers.openstack.lb.request import read_request
+
+CLUSTER = Cluster("kubernetes")
+SERVER = "11111111-1111-4111-8111-111111111111"
+NODE = node("node-1", f"openstack:///{SERVER}")
+OWNER, SHARER = "theirs", "web"
+OWNERS, OWN = (Names.of(service(name), CLUSTER) for name in (OWNER, SHARER))
+
+
+def record_of(number: int, names: Names, monitor: str = "") -> tuple[Json, Json]:
+    """A listener with its pool, of one Service on the load balancer."""
+    common: Json = {"loadbalancers": [{"id": "lb"}], "protocol": "TCP"}
+    listener = common | {"id": f"l-{number}", "protocol_port": number, "tags": names.listener_tags}
+    pool = common | {"id": f"p-{number}", "healthmonitor_id": monitor, "members": [{"id": "m"}]}
+    return listener | {"default_pool_id": pool["id"]}, pool
+
+
+class Shared:
+    """A load balancer with listeners of its owner, 443, and of who shares it, 80; the answer of a
+    `turn` to a list of a kind mixes up a `field` of theirs.
+    """
+
+    region = "RegionOne"
+
+    def __init__(self, kind: str, field: str, turn: int) -> None:
+        self.kind, self.field, self.turn = kind, field, turn
+        self.changes = list[str]()
+        parts = [record_of(443, OWNERS, "m-443"), record_of(80, OWN, "m-80")]
+        tags = [*OWNERS.tags(Role.OWNER), *OWN.tags(Role.SHARER)]
+        self.record = {"id": "lb", "name": OWNERS.balancer, "tags": tags, "vip_subnet_id": "s"}
+        self.record |= {"vip_address": "10.0.0.9", "provisioning_status": "ACTIVE"}
+        self.lists: dict[str, list[Json]] = {
+            "loadbalancers": [self.record],
+            "listeners": [listener for listener, _ in parts],
+            "pools": [pool for _, pool in parts],
+            "members": [{"name": "node-1", "address": "10.0.0.1", "protocol_port": 30443}],
+        }
+
+    async def project_id(self) -> str:
+        return "project"
+
+    async def pages(self, operation: str, service: str, path: str, key: str, **_: str) -> Any:
+        listed = deepcopy(self.lists[key])
+        self.turn -= key == self.kind
+        if key == self.kind and self.turn == 0:
+            first, second = listed
+            first[self.field], second[self.field] = second[self.field], first[self.field]
+        return listed
+
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        at = [{"ip_address": "10.0.0.1", "subnet_id": "s"}]
+        port = {"id": "port", "device_id": SERVER, "fixed_ips": at, "project_id": "project"}
+        return [port] if key == "ports" else []
+
+    async def get(self, operation: str, service: str, path: str, **_: str) -> Json:
+        kind, found = path.split("/")[2], path.rpartition("/")[2]
+        if path.endswith("/status"):
+            pools = [{**pool, "members": self.lists["members"]} for pool in self.lists["pools"]]
+            tree = {"provisioning_status": "ACTIVE", "listeners": [{"pools": pools}]}
+            return {"statuses": {"loadbalancer": tree}}
+        if kind == "healthmonitors":
+            return {"healthmonitor": {"id": found, "type": "HTTP"}}
+        records = {item["id"]: item for item in self.lists[kind]}
+        if found not in records:
+            raise NotFound(path)
+        return {kind.removesuffix("s"): records[found]}
+
+    async def make(self, call: ApiCall, headers: Any = None) -> Json:
+        self.changes.append(call.path)
+        return {}
+
+
+def asked_for(name: str, number: int) -> Service:
+    asked = service(
+        name, {f"{PREFIX}load-balancer-id": "lb"}, ports=[port(number, node_port=30000 + number)]
+    )
+    asked.raw["status"] = {"loadBalancer": {"ingress": [{"ip": "10.0.0.9"}]}}
+    return asked
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("turn", range(1, 5))
+@pytest.mark.parametrize("operation", ["ensure", "update_nodes", "delete"])
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("listeners", "id"),
+        ("listeners", "tags"),
+        ("listeners", "default_pool_id"),
+        ("pools", "id"),
+        ("pools", "healthmonitor_id"),
+    ],
+)
+@pytest.mark.parametrize(("name", "own", "others"), [(OWNER, 443, 80), (SHARER, 80, 443)])
+async def test_parts_that_one_list_mixes_up_have_no_other_one_changed(
+    name: str, own: int, others: int, kind: str, field: str, operation: str, turn: int
+) -> None:
+    """Who shares a load balancer lost its listener, or another's members were behind its port."""
+    there = Shared(kind, field, turn)
+    balancers = OctaviaLoadBalancers(cast(OpenStackApi, there), BalancerSection(), {}, CLUSTER)
+    arguments = (asked_for(name, own), *([] if operation == "delete" else [[NODE]]))
+    for _ in range(4):
+        with suppress(CloudError):
+            await getattr(balancers, operation)(*arguments)
+    assert there.changes
+    assert not [path for path in there.changes if f"-{others}" in path]
+
+
+class Placed:
+    """A load balancer with a port; a floating IP leads to another Service's."""
+
+    def __init__(self) -> None:
+        self.changes = list[str]()
+
+    async def project_id(self) -> str:
+        return "project"
+
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        return [{"id": "f", "port_id": "led-to", "project_id": "project"}]
+
+    async def get(self, operation: str, service: str, path: str, **_: str) -> Json:
+        if operation == "GetFloatingIp":
+            return {"floatingip": {"id": "f", "port_id": "led-to"}}
+        return {"loadbalancer": {"id": "lb", "vip_port_id": "own"}}
+
+    async def make(self, call: ApiCall, headers: Any = None) -> Json:
+        self.changes.append(call.operation)
+        return {"floatingip": {"id": "f", "port_id": mapping(call.body)["floatingip"]["port_id"]}}
+
+
+@pytest.mark.parametrize(("is_internal", "port_id"), [(False, "inside"), (True, "led-to")])
+async def test_a_load_balancer_that_is_listed_with_anothers_port_opens_and_closes_no_other(
+    is_internal: bool, port_id: str
+) -> None:
+    """An internal Service got a floating IP, or an external one lost its own."""
+    there = Placed()
+    api = cast(OpenStackApi, there)
+    annotations = {INTERNAL: "true"} if is_internal else {}
+    asked = service("web", {**annotations, f"{PREFIX}floating-network-id": "public"})
+    request = read_request(asked, BalancerSection(), {}, CLUSTER)
+    addresses, record = Addresses(api, Networks(api)), {"id": "lb", "vip_address": "10.0.0.9"}
+    with pytest.raises(CloudError, match="the port of lb"):
+        await addresses.ensure(request, {**record, "vip_port_id": port_id}, Role.OWNER)
+    assert there.changes == []
+    await addresses.ensure(request, {**record, "vip_port_id": "own"}, Role.OWNER)
+    assert there.changes == ([] if is_internal else ["CreateFloatingIp"])
