@@ -305,10 +305,6 @@ class MachineReader:
                 verify_count("ListScaleSetMachines", len(members) + len(interfaces))
         return singles, members, interfaces
 
-    def forget_singles(self) -> None:
-        """Have machines that are read by themselves read again, however new the last answer is."""
-        self._singles = {}
-
     async def _kept_single(self, machine_id: str) -> Sequence[list[Json]]:
         now = time.monotonic()
         self._singles = {key: known for key, known in self._singles.items() if known[0] > now}

@@ -240,6 +240,22 @@ async def test_a_machine_of_another_group_is_not_read_for_each_service(lab: Lab)
     assert members(lab) == {"near", "far"}
 
 
+@pytest.mark.parametrize("kind", ["nodeIPConfiguration", "nodeIP"])
+async def test_a_machine_of_another_group_is_not_read_for_each_service_that_a_node_leaves(
+    lab: Lab, kind: str
+) -> None:
+    """While a pool is written, all Services find that a machine leaves it."""
+    cloud = await Started(lab.config(loadBalancerBackendPoolConfigurationType=kind)).start()
+    near, other = (host(lab.add_machine(name)) for name in ("near", "other"))
+    missing = {"id": path_of("virtualMachines", "never", OTHER_GROUP), "name": "never"}
+    lab.forget_calls()
+    for _ in range(3):
+        for nodes in ([near, other], [near]):
+            await cloud.ensure(web(), *nodes, host(missing))
+    assert sum(ids.same(one["path"], missing["id"]) for one in lab.calls()) == 1
+    assert members(lab) == {"near"}
+
+
 def _lists_elsewhere(lab: Lab) -> list[str]:
     """Lists of another group or of the subscription."""
     paths = (one["path"] for one in lab.calls() if one["method"] == "GET")

@@ -131,7 +131,6 @@ class BackendPools:
 
     async def _verify_agreed(self, names: Names, balancers: Balancers, read: Candidates) -> None:
         """Raise where another read has others in the pools: one list may mix up machines."""
-        self._instances.reader.forget_singles()
         again = await self.read(names, read.nodes, balancers)
         if self._desired(names, balancers, again) != self._desired(names, balancers, read):
             raise RetryAfter("two answers about the machines of nodes differ", RACE_RETRY)
