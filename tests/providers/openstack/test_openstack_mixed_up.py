@@ -1,5 +1,7 @@
 """Lists of Octavia that mix up records: what has another's ID, mark or port in one answer."""
 
+import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any, cast
@@ -18,7 +20,7 @@ from ccm.providers.openstack.lb.addresses import Addresses
 from ccm.providers.openstack.lb.annotations import INTERNAL, PREFIX
 from ccm.providers.openstack.lb.load_balancers import OctaviaLoadBalancers
 from ccm.providers.openstack.lb.names import Names, Role
-from ccm.providers.openstack.lb.networks import Networks
+from ccm.providers.openstack.lb.networks import FIXED_KEPT, Networks
 from ccm.providers.openstack.lb.request import read_request
 
 CLUSTER = Cluster("kubernetes")
@@ -165,3 +167,41 @@ async def test_a_load_balancer_that_is_listed_with_anothers_port_opens_and_close
     assert there.changes == []
     await addresses.ensure(request, {**record, "vip_port_id": "own"}, Role.OWNER)
     assert there.changes == ([] if is_internal else ["CreateFloatingIp"])
+
+
+class Servers:
+    """Two servers with a port each, of which one list mixes up a field, or has one twice."""
+
+    def __init__(self) -> None:
+        at = ({"ip_address": f"10.0.0.{number}", "subnet_id": "s"} for number in (1, 2))
+        self.ports: list[Json] = [
+            {"device_id": f"s-{number}", "fixed_ips": [fixed]} for number, fixed in enumerate(at, 1)
+        ]
+        self.mixed: dict[int, Json] = {}
+
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        mixed, self.mixed = self.mixed, {}
+        return [{**port, **mixed.get(at, {})} for at, port in enumerate(self.ports)]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("field", ["device_id", "fixed_ips"])
+@pytest.mark.parametrize("changed", [(0,), (1,), (0, 1)])
+async def test_ports_that_one_list_mixes_up_take_no_server_out_of_pools(
+    field: str, changed: Sequence[int]
+) -> None:
+    """A Node is reached by an address of its server: it left all of them for half an hour."""
+    there = Servers()
+    networks = Networks(cast(OpenStackApi, there))
+    asked = ["s-1", "s-2"]
+    expected = await networks.fixed_addresses(asked)
+    there.mixed = {at: {field: there.ports[1 - at][field]} for at in changed}
+    await asyncio.sleep(2 * FIXED_KEPT)
+    with suppress(CloudError):
+        assert await networks.fixed_addresses(asked) == expected
+    assert await networks.fixed_addresses(asked) == expected
+    for server_port in there.ports:
+        server_port["fixed_ips"][0]["subnet_id"] = "other"
+    await asyncio.sleep(2 * FIXED_KEPT)
+    changes = await networks.fixed_addresses(asked)
+    assert changes == {f"s-{at}": {f"10.0.0.{at}": "other"} for at in (1, 2)}

@@ -27,6 +27,7 @@ from ccm.providers.openstack.lb.request import IPV4, IPV6
 from ccm.providers.openstack.neutron import MOST_ADDRESSES, list_all, list_ports
 
 KEPT = 300.0  # seconds
+REMEMBERED = 3600.0  # seconds; each is asked for with each comparison
 FIXED_KEPT = 10.0  # seconds for the addresses of a server; one without any is asked for each time
 MAX_NAME = 255  # characters; Neutron's
 MAX_PATTERN = 1000  # characters, of which each `[` may be looked for to the end
@@ -149,16 +150,29 @@ class Networks:
         return asked_at >= came_at - (FIXED_KEPT if current else 0.0)
 
     async def _read_fixed(self, servers: Collection[str]) -> None:
-        now, found = time.monotonic(), defaultdict[str, dict[str, str]](dict)
-        kept = {key: value for key, value in self._fixed.items() if value[0] + KEPT > now}
-        for port in await list_ports(self._api, "device_id", sorted(servers), PORT_FIELDS):
-            if (server := text(port.get("device_id"))) in servers and (some := _fixed_in(port)):
-                found[server] |= some
-        lost = {key: kept[key][1] for key in {*servers} & kept.keys() - found.keys()}
+        now, found = time.monotonic(), await self._listed(servers)
+        kept = {
+            key: (asked_at, current)
+            for key, (asked_at, current) in self._fixed.items()
+            if asked_at + (REMEMBERED if current else KEPT) > now
+        }
+        known = {key: kept[key][1] for key in {*servers} & kept.keys() if kept[key][1]}
+        changed = {key for key in known.keys() & found.keys() if found[key] != known[key]}
+        again = await self._listed(changed) if changed else {}
+        found |= {key: known[key] for key in changed if again.get(key) != found[key]}
+        lost = {key: current for key, current in known.items() if key not in found}
         held = await self._held_by_others(lost)
         for server, current in lost.items():  # a list may lack one, or its addresses: it stays
             found[server] = dict(current.items() - held)
-        self._fixed = kept | {server: (now, found[server]) for server in servers}
+        self._fixed = kept | {server: (now, found.get(server, {})) for server in servers}
+
+    async def _listed(self, servers: Collection[str]) -> dict[str, dict[str, str]]:
+        """As `fixed_addresses`, by one list; it may mix up ports."""
+        found = defaultdict[str, dict[str, str]](dict)
+        for port in await list_ports(self._api, "device_id", sorted(servers), PORT_FIELDS):
+            if (server := text(port.get("device_id"))) in servers and (some := _fixed_in(port)):
+                found[server] |= some
+        return dict(found)
 
     async def _held_by_others(self, lost: Mapping[str, Mapping[str, str]]) -> set[tuple[str, str]]:
         """Which of the addresses of servers without ports others have by now, with their subnets.
