@@ -239,9 +239,8 @@ class Runner:
         self._executor.survived(key)
 
     def _end_with(self, key: str, error: KubernetesError) -> None:
-        if error.is_gone:
-            self._end(key, Result("it is gone, and so is the work"))
-        elif error.is_race and self._queue.failures(key) < RACES:
+        # What is gone the watch takes away; a 404 may be about the object of another client.
+        if (error.is_race or error.is_gone) and self._queue.failures(key) < RACES:
             self._wait(key, f"changed meanwhile ({error.reason})", None)
             self._queue.add_failed(key, RACE)
         elif error.is_refusal:

@@ -256,7 +256,7 @@ class Kube:
             answer = await self._send(method, target, headers, data, check)
             if answer.status < 300:  # a redirection is not followed, and no answer
                 return answer.body
-            error = _failure(answer)
+            error = _failure(answer, target)
             if error.status == 401:
                 self.on_unauthorized()
                 self._http.authenticate_again(await self.config.renew() or self.config.server)
@@ -315,7 +315,7 @@ class Kube:
                     head, content = await stack.enter_async_context(opened)
                     self.counters.count(metrics.API_REQUESTS, str(head.status), "GET")
                     if head.status >= 300:
-                        raise _failure(await content.response())
+                        raise _failure(await content.response(), path)
                 yield content
         except TimeoutError as error:
             raise Unreachable(f"GET {path}: no answer within {begins_within:g} s") from error
@@ -357,16 +357,24 @@ def is_one_of(plural: str, kind: str) -> bool:
     return is_like or kind in OF_ANY_KIND
 
 
-def _failure(answer: HttpResponse) -> KubernetesError:
+def _failure(answer: HttpResponse, target: str) -> KubernetesError:
     raw = answer.body
     try:
         status = orjson.loads(raw)
         reason, message = str(status.get("reason", "")), str(status.get("message", ""))
+        if answer.status == 404 and not _is_about(target, mapping(status.get("details"))):
+            reason = "of another object"
     except (orjson.JSONDecodeError, AttributeError):
         reason, message = answer.reason, raw[:200].decode(errors="replace").strip()
     after = answer.header("Retry-After")
     retry_after = float(after) if after.isascii() and after.isdigit() else None
     return KubernetesError(answer.status, reason, message, retry_after)
+
+
+def _is_about(target: str, details: Json) -> bool:
+    """Whether an error that names an object names one that the path has."""
+    path = unquote(target.partition("?")[0]).split("/")
+    return all(text(details.get(name)) in ("", *path) for name in ("kind", "name"))
 
 
 def decode(raw: bytes) -> Any:

@@ -197,7 +197,7 @@ async def test_an_odd_word_on_when_to_come_back_is_no_word(after: str) -> None:
 
 def test_a_digit_of_another_script_is_no_word_either() -> None:
     response = HttpResponse(429, "x", {b"retry-after": b"\xb2"}, b"{}")
-    assert _failure(response).retry_after is None
+    assert _failure(response, "/").retry_after is None
 
 
 # The --kube-api flags.

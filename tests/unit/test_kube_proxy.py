@@ -81,6 +81,25 @@ async def test_the_metadata_of_an_object_is_not_the_object() -> None:
             await kube.get("/api/v1/nodes/a")
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "is_gone"),
+    [
+        ("services", "s", True),
+        ("namespaces", "a", True),
+        ("services", "t", False),
+        ("endpoints", "s", False),
+    ],
+)
+async def test_the_404_about_another_object_is_no_word_about_ours(
+    kind: str, name: str, is_gone: bool
+) -> None:
+    status = {"kind": "Status", "reason": "NotFound", "details": {"kind": kind, "name": name}}
+    async with serving(json_answer(status, 404)) as (_, kube):
+        with pytest.raises(KubernetesError) as raised:
+            await kube.get(SERVICE, {"fieldManager": "t"})
+        assert raised.value.is_gone is is_gone
+
+
 async def test_the_cluster_is_not_told_by_another_object() -> None:
     other = json_answer({"metadata": {"name": "default", "uid": "another"}})
     async with serving(other) as (_, kube):

@@ -114,13 +114,14 @@ async def test_a_race_is_planned_again_at_once_and_ever_slower_while_nothing_cha
         assert "WriteRefused" not in [reason for _, reason, _ in await w.events()]
 
 
-async def test_the_404_of_a_proxy_is_no_word_that_a_node_is_gone() -> None:
+@pytest.mark.parametrize("reason", ["Not Found", "NotFound"])
+async def test_the_404_of_a_proxy_is_no_word_that_a_node_is_gone(reason: str) -> None:
     """Its work would count as done, until another pass asks the cloud about all of them."""
     w = World()
     async with under_runner(module, w.context, w.controller, w.port):
         w.put(node(tainted), answer=machine("fake://1"))
         w.feed()
-        w.cluster.failures = [KubernetesError(404, "Not Found", "404 page not found", None)]
+        w.cluster.failures = [KubernetesError(404, reason, "404 page not found", None)]
         began = time.monotonic()
         w.queue.add("node-1")
         await until(lambda: not w.cluster.node().is_uninitialized)

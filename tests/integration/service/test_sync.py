@@ -113,6 +113,12 @@ async def test_what_a_provider_has_others_read_costs_no_write_and_no_call_more()
             "the API server answered 404",
             id="a proxy's",
         ),
+        pytest.param(
+            KubernetesError(404, "NotFound", 'endpoints "b" not found', None),
+            "",
+            "",
+            id="about another object",
+        ),
     ],
 )
 async def test_a_status_that_could_not_be_written_is_reported_and_written_later(
