@@ -371,7 +371,7 @@ def _failure(answer: HttpResponse, target: str) -> KubernetesError:
     return KubernetesError(answer.status, reason, message, retry_after)
 
 
-def _is_about(target: str, details: Json) -> bool:
+def _is_about(target: str, details: Mapping[str, Any]) -> bool:
     """Whether an error that names an object names one that the path has."""
     path = unquote(target.partition("?")[0]).split("/")
     return all(text(details.get(name)) in ("", *path) for name in ("kind", "name"))

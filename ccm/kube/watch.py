@@ -99,7 +99,7 @@ class _RelistNeeded(Exception):
     """The version seen last is no longer kept (410), or is doubtful."""
 
 
-class _Position:
+class Position:
     """The resourceVersion up to which everything was seen; empty before the first list."""
 
     def __init__(self) -> None:
@@ -153,15 +153,20 @@ class _Position:
 
 
 async def list_and_watch(
-    kube: Kube, path: str, timings: WatchTimings = WatchTimings()
+    kube: Kube,
+    path: str,
+    timings: WatchTimings = WatchTimings(),
+    position: Position | None = None,
 ) -> AsyncGenerator[WatchEvent, None]:
     """List and watch the objects under `path` (such as `/api/v1/nodes`), without end.
 
     A watch that breaks is resumed at the last version seen. An object that went away unseen is
     missing in the next list, and what was spoilt on its way is requested once more. Watches that
     bring not even a bookmark may be kept back by a proxy: after some, the objects are listed again.
+    Who begins again with the same `position` gets no list from before what it has seen.
     """
-    position, failures = _Position(), 0
+    position, failures = position or Position(), 0
+    position.reset()
     silences, next_list = 0, FIRST_SILENCES
     loop = asyncio.get_running_loop()
     while True:
@@ -201,7 +206,7 @@ async def list_and_watch(
 async def list_once(kube: Kube, path: str) -> list[Json]:
     """All objects under `path` as they are now; raises rather than return a part of them."""
     try:
-        events = [event async for event in _list(kube, path, _Position())]
+        events = [event async for event in _list(kube, path, Position())]
     except _RelistNeeded as error:
         raise Unreachable(f"GET {path}: the list expired before its end") from error
     return [event.raw for event in events if isinstance(event, Updated)]
@@ -214,7 +219,7 @@ def _delay(failure: Exception, failures: int, timings: WatchTimings) -> float:
     return timings.retry.delay(failures, random.random())
 
 
-async def _list(kube: Kube, path: str, position: _Position) -> AsyncIterator[WatchEvent]:
+async def _list(kube: Kube, path: str, position: Position) -> AsyncIterator[WatchEvent]:
     """A page that is too large is asked for again with half as many objects, down to one.
 
     Behind one that is half full at most, the next has twice as many again: what few objects need
@@ -280,7 +285,7 @@ def _is_of_another(path: str, answer: Mapping[str, Any], suffix: str = "") -> bo
     return not is_of_group or kind == METADATA or not is_one_of(path.rpartition("/")[2], kind)
 
 
-async def _check_past(kube: Kube, path: str, position: _Position) -> None:
+async def _check_past(kube: Kube, path: str, position: Position) -> None:
     """Raise `_RelistNeeded` when the API server never was at `position`.
 
     After a restore of etcd its versions begin again below ours, and a watch from a version that is
@@ -293,7 +298,7 @@ async def _check_past(kube: Kube, path: str, position: _Position) -> None:
 
 
 async def _watch(
-    kube: Kube, path: str, position: _Position, timings: WatchTimings
+    kube: Kube, path: str, position: Position, timings: WatchTimings
 ) -> AsyncIterator[WatchEvent]:
     """One watch request from `position` to its end, which moves `position` along."""
     params = {

@@ -19,6 +19,7 @@ from ccm.kube.watch import (
     ListCompleted,
     ListStarted,
     Malformed,
+    Position,
     Updated,
     WatchEvent,
     WatchFailed,
@@ -114,7 +115,8 @@ class SharedInformer:
         """The objects of a kind with the wanted fields, kept from now on."""
         kind = watched_kind(projection.kind)
         if kind not in self._reflectors:
-            events = partial(list_and_watch, self._kube, RESOURCES[kind], self._timings.watch)
+            path, timings, position = RESOURCES[kind], self._timings.watch, Position()
+            events = partial(list_and_watch, self._kube, path, timings, position)
             self._reflectors[kind] = Reflector(
                 kind,
                 events,

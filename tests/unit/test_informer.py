@@ -48,7 +48,7 @@ class Nodes:
     """An API server with Nodes: lists those there are, and streams what a test says."""
 
     def __init__(self, *nodes: Json) -> None:
-        self.nodes = list(nodes)
+        self.nodes, self.version = list(nodes), 100
         self.coming: asyncio.Queue[Json] = asyncio.Queue()
         self.is_up = True
         self.slow: asyncio.Event | None = None  # a list waits for it
@@ -60,7 +60,7 @@ class Nodes:
         if "watch" in request.query:
             return await self._stream(request)
         self.lists += 1
-        page = {"items": list(self.nodes), "metadata": {"resourceVersion": "100"}}
+        page = {"items": list(self.nodes), "metadata": {"resourceVersion": str(self.version)}}
         if self.slow:
             await self.slow.wait()
         return web.json_response(page)  # the standard library writes what orjson refuses to
@@ -214,6 +214,22 @@ async def test_a_worker_that_comes_during_a_list_waits_for_the_next_and_holds_up
         await until(lambda: all(worker.is_synced for worker in late))
         assert nodes.lists == 2
         assert here.nodes["lists"] == 2
+
+
+async def test_a_list_for_a_worker_that_comes_later_takes_away_nothing_that_was_seen() -> None:
+    """A proxy may have kept one from before."""
+    nodes = Nodes(node("a", 1), node("b", 99))
+    kept, now = [node("a", 1)], nodes.nodes
+    async with world(nodes) as (here, _):
+        first = here.worker("w1", LABELS)
+        await until(lambda: first.is_synced)
+        nodes.nodes, nodes.version = kept, 98
+        second = here.worker("w2", TAINTS)
+        await until(lambda: nodes.lists > 3)
+        assert first.labels().keys() == {"a", "b"}
+        nodes.nodes, nodes.version = now, 101
+        await until(lambda: second.is_synced)
+        assert first.store.names() == second.store.names()
 
 
 async def test_a_worker_with_known_wants_costs_the_api_server_nothing() -> None:
