@@ -205,3 +205,17 @@ async def test_ports_that_one_list_mixes_up_take_no_server_out_of_pools(
     await asyncio.sleep(2 * FIXED_KEPT)
     changes = await networks.fixed_addresses(asked)
     assert changes == {f"s-{at}": {f"10.0.0.{at}": "other"} for at in (1, 2)}
+
+
+async def test_a_subnet_that_one_answer_mixes_up_opens_no_node_port_to_another() -> None:
+    """Rules for Nodes let in whom the range of their subnet has: all, for half an hour."""
+    ranges = ["0.0.0.0/0", *["10.0.0.0/24"] * 4]
+
+    class Neutron:
+        async def get(self, operation: str, service: str, path: str) -> Json:
+            return {"subnet": {"id": "s", "network_id": "n", "cidr": ranges.pop(0)}}
+
+    networks = Networks(cast(OpenStackApi, Neutron()))
+    with suppress(CloudError):
+        assert str((await networks.subnet("s")).cidr) == "10.0.0.0/24"
+    assert str((await networks.subnet("s")).cidr) == "10.0.0.0/24"

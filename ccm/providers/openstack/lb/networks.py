@@ -15,7 +15,7 @@ from ccm.cloud.gate import current_owner
 from ccm.cloud.json_api import verify_about
 from ccm.cloud.machines import verify_any
 from ccm.cloud.shared_read import SharedLock
-from ccm.errors import Refused
+from ccm.errors import CloudError, Refused
 from ccm.model.annotations import check_length
 from ccm.model.cloud import Network
 from ccm.model.objects import Json, Node, objects, objects_with, text
@@ -68,12 +68,18 @@ class Networks:
         """The subnet of this ID; `Refused` when there is none."""
 
         async def read() -> Subnet:
-            answer = await self._api.get("GetSubnet", "network", f"/subnets/{subnet_id}")
-            verify_about("GetSubnet", answer["subnet"], "id", subnet_id)
-            return read_subnet(answer["subnet"])
+            found = [await self._read_subnet(subnet_id) for _ in range(2)]
+            if found[0] != found[1]:  # Nodes are opened to its range
+                raise CloudError(f"GetSubnet: two answers about {subnet_id} differ")
+            return found[0]
 
         found: Subnet = await self._keep("subnet", subnet_id, read)
         return found
+
+    async def _read_subnet(self, subnet_id: str) -> Subnet:
+        answer = await self._api.get("GetSubnet", "network", f"/subnets/{subnet_id}")
+        verify_about("GetSubnet", answer["subnet"], "id", subnet_id)
+        return read_subnet(answer["subnet"])
 
     async def subnets_of(self, network_id: str) -> list[Subnet]:
         """The subnets of a network, in the order of their IDs."""
