@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import IPv4Network, ip_network
-from socket import AF_INET, inet_pton
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from socket import AF_INET, AF_INET6, inet_pton
 from typing import Any
 from urllib.parse import quote
 from weakref import WeakValueDictionary
@@ -338,6 +338,8 @@ def _network(entry: str) -> Network:
     if not (length.isdecimal() and length.isascii()) or "%" in address:
         raise ValueError(f"{entry!r} is not an address with a prefix length")
     with suppress(OSError, ValueError):  # nearly all, in a third of the time
+        if ":" in address:
+            return IPv6Network((inet_pton(AF_INET6, address), int(length)), strict=False)
         return IPv4Network((inet_pton(AF_INET, address), int(length)), strict=False)
     octets = address.split(".")
     if len(octets) == 4 and all(octet.isdecimal() and octet.isascii() for octet in octets):

@@ -6,12 +6,13 @@ reverted.
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, cast
 
 from ccm.bus.frames import Message
 from ccm.cloud.gate import call
-from ccm.decide.budget import Priority
+from ccm.decide.budget import Priority, RoundRobin
 from ccm.kube.events import ObjectRef
 from ccm.model.objects import Json, Projection
 from ccm.model.rbac import event_rule
@@ -21,7 +22,7 @@ from ccm.providers.digitalocean.firewall_plan import Inbound, Reading
 from ccm.providers.digitalocean.lb.annotations import BALANCER_ID, DISOWN, PREFIX
 from ccm.settings import Settings
 from workers.controller import ControllerContext, NotNeeded, Result
-from workers.queue import RETRY
+from workers.queue import RETRY, namespace_of
 
 if TYPE_CHECKING:
     from ccm.providers.digitalocean.provider import DigitalOceanCloud
@@ -61,6 +62,7 @@ POLICY_RULES = (event_rule(),)
 
 KEY = "firewall"
 RESYNC_PERIOD = 300.0  # seconds; upstream's
+READING = 0.1  # seconds in which Services are read that have changed; one may take as long
 
 
 def concurrency(settings: Settings) -> int:
@@ -84,16 +86,38 @@ class FirewallController:
         self._context, self._firewalls = context, cloud.firewalls
         self._config = cloud.config
         self._services: dict[str, Reading] = {}
+        self._unread, self._changed = RoundRobin[str](), RoundRobin[str]()
+        self._has_begun = False
         self._ensured: tuple[set[Inbound], Json] | None = None
         """The rules and the addresses of load balancers; None when it is to be looked at."""
 
     def map_to_keys(self, kind: str, key: str) -> Iterable[str]:
         """The one key, whichever Service changes."""
+        waiting = self._changed if self._has_begun else self._unread
+        waiting.add(namespace_of(key), key)
+        return (KEY,)
+
+    async def _read(self) -> None:
+        """Read all Services at first, then what has changed, in turns of namespaces.
+
+        Each has a turn of the loop; what there is no time for is what it was until the next pass.
+        """
+        self._has_begun = True
+        while self._unread:
+            await self._read_next(self._unread)
+        until = time.monotonic() + READING
+        while self._changed and time.monotonic() < until:
+            await self._read_next(self._changed)
+        if self._changed:
+            self._context.queue.add(KEY)
+
+    async def _read_next(self, waiting: RoundRobin[str]) -> None:
+        key = waiting.pop()
         if service := self._context.store.view(Service, key):
             self._services[key] = Reading.of(service, self._config.balancers.type)
         else:
             self._services.pop(key, None)
-        return (KEY,)
+        await asyncio.sleep(0)
 
     async def run(self) -> None:
         """Look for changes by others."""
@@ -115,6 +139,7 @@ class FirewallController:
         return {"services": len(self._services)}
 
     async def reconcile(self, key: str) -> Result:
+        await self._read()
         readings = self._services.values()
         services = [item.service for item in readings]
         rules = plan.fitting(readings, self._config.firewall.opens)

@@ -1,5 +1,6 @@
 """The firewall of node ports: which are open, and when it is written."""
 
+import time
 from collections.abc import Iterable
 from copy import deepcopy
 from types import SimpleNamespace
@@ -28,7 +29,9 @@ from ccm.providers.digitalocean.lb.annotations import DISOWN, PREFIX
 from tests.labs.digitalocean.server import DigitalOcean
 from tests.providers.digitalocean.adapter import config_of
 from tests.providers.digitalocean.conftest import Started
+from tests.support.waiting import turns_during
 from workers.controller import NotNeeded
+from workers.queue import WorkQueue
 
 UUID = "4de7ac8b-495b-4884-9a69-1050c6793cd6"
 EVERYBODY = {"addresses": ["0.0.0.0/0", "::/0"]}
@@ -356,6 +359,40 @@ async def test_a_service_is_read_once_however_often_others_change(
         await controller.reconcile("firewall")
     assert views == ["default/large", *["default/b"] * 3]
     assert reads == ["large"]
+
+
+async def test_services_with_thousands_of_ranges_are_read_in_many_turns_and_hold_up_no_other(
+    do: DigitalOcean, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frame of six, or a snapshot of ten, took a second of one turn."""
+    there = {f"many/{name}": published(name, port(8000)) for name in map(str, range(9))}
+    queue, read = WorkQueue(), Reading.of
+
+    def take_long(*asked: Any) -> Reading:
+        time.sleep(0.002)
+        return read(*asked)
+
+    monkeypatch.setattr(firewall, "READING", 0.001)
+    monkeypatch.setattr(Reading, "of", take_long)
+    context: Any = SimpleNamespace(
+        provider=cloud, store=SimpleNamespace(view=lambda _, key: there.get(key)), queue=queue
+    )
+    controller = firewall.new_controller(context)
+
+    def change(*keys: str) -> None:
+        for key in keys:
+            controller.map_to_keys("Service", key)
+
+    change(*there)
+    assert await turns_during(controller.reconcile("firewall")) > len(there)
+    assert controller.status() == {"objects": 9}
+    there["few/web"] = service("web", type="NodePort", ports=[port(80)])
+    change(*there)
+    for _ in range(2):
+        await controller.reconcile("firewall")
+    assert queue.is_busy
+    (record,) = do.firewalls.values()
+    assert "30080" in {rule["ports"] for rule in record["inbound_rules"]}
 
 
 async def test_without_a_firewall_it_is_not_needed(do: DigitalOcean) -> None:
