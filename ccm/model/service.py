@@ -31,6 +31,16 @@ Socket = tuple[str, str]
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 UNPROXIED = (PROXY_NAME, "service.kubernetes.io/headless")
 """Labels of Services that kube-proxy leaves out."""
+PROXY_OPTIONS = {
+    "service.cilium.io/type": "LoadBalancer",
+    "service.cilium.io/proxy-delegation": "none",
+    "service.cilium.io/node": None,
+    "service.cilium.io/node-selector": None,
+    "projectcalico.org/natExcludeService": "false",
+    "kube-router.io/service.skiplbips": None,
+}
+"""Annotations by which other proxies leave load balancers out, on some nodes or on all, and values
+by which they do not."""
 
 SPEC_FIELDS = (
     "type",
@@ -153,8 +163,15 @@ class Service(KubernetesObject):
 
     @property
     def proxied(self) -> frozenset[Socket]:
-        """Its sockets as far as nodes serve them: none where kube-proxy leaves it out."""
-        return frozenset() if self.labels.keys() & {*UNPROXIED} else self.sockets
+        """Its sockets as far as nodes serve them: none where a proxy leaves it out."""
+        return frozenset() if self.left_out_by else self.sockets
+
+    @property
+    def left_out_by(self) -> list[str]:
+        """The labels and annotations for which a proxy of the nodes may leave it out."""
+        labels = [name for name in UNPROXIED if name in self.labels]
+        given = self.annotations
+        return labels + [name for name, it in PROXY_OPTIONS.items() if given.get(name, it) != it]
 
     @property
     def is_whole(self) -> bool:

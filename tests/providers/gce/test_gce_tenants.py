@@ -9,7 +9,7 @@ import pytest
 from ccm.cloud.testkit.harness import node, port, service
 from ccm.errors import CloudError, ImplementedElsewhere, Refused
 from ccm.model.objects import Json
-from ccm.model.service import PROXY_NAME, UNPROXIED, Service
+from ccm.model.service import PROXY_NAME, PROXY_OPTIONS, UNPROXIED, Service
 from ccm.providers.gce.config import Place
 from ccm.providers.gce.lb.observed import ADDRESS, RULE, Kind, Work
 from ccm.providers.gce.lb.request import BACKEND_SERVICES, SUBNET, TIER, TYPE
@@ -606,6 +606,20 @@ async def test_a_port_that_google_does_not_close_at_once_is_closed_later(
     assert not isinstance(error.value, Refused)
 
 
+@pytest.mark.parametrize(("annotation", "harmless"), PROXY_OPTIONS.items())
+async def test_a_service_that_another_proxy_leaves_out_opens_no_port_of_the_machines(
+    gce: Gce, cloud: Started, annotation: str, harmless: str | None
+) -> None:
+    nodes = hosts(gce)
+    await ensure(cloud, web(22, annotations={annotation: harmless} if harmless else {}), *nodes)
+    assert opened(gce)
+    left_out = web(22, annotations={annotation: "ClusterIP"})
+    with pytest.raises(Refused, match=r"remove it$"):
+        await ensure(cloud, left_out, *nodes)
+    await parts_of(cloud).update_nodes(left_out, nodes)
+    assert opened(gce) == []
+
+
 @pytest.mark.parametrize("label", UNPROXIED)
 @pytest.mark.parametrize("is_there", [True, False])
 async def test_a_service_that_kube_proxy_leaves_out_opens_no_port_of_the_machines(
@@ -616,7 +630,7 @@ async def test_a_service_that_kube_proxy_leaves_out_opens_no_port_of_the_machine
         await ensure(cloud, web(22), *nodes)
     left_out.raw["metadata"]["labels"] = {label: "none"}
     is_named = label == PROXY_NAME
-    with pytest.raises(Refused, match="remove the label" + ", or give .*=none" * is_named):
+    with pytest.raises(Refused, match="remove it" + ", or give .*=none" * is_named):
         await ensure(cloud, left_out, *nodes)
     if is_there:
         await parts_of(cloud).update_nodes(left_out, nodes)

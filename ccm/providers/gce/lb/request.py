@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from ccm.errors import ImplementedElsewhere, Refused
 from ccm.model.cloud import Network, read_address
 from ccm.model.objects import text
-from ccm.model.service import PROXY_NAME, UNPROXIED, HealthCheck, Service
+from ccm.model.service import PROXY_NAME, HealthCheck, Service
 from ccm.providers.gce.config import Place
 from ccm.providers.gce.ids import NAME, path_of_url
 
@@ -79,12 +79,12 @@ def check_served(service: Service, has_subsets: bool, is_there: bool) -> None:
 def read_request(service: Service, place: Place) -> BalancerRequest:
     """Raises `Refused` for what cannot be had."""
     ports = sorted({int(str(port.get("port"))) for port in service.ports})
-    if found := [name for name in UNPROXIED if name in service.labels]:
-        remedy, proxy = "remove the label", service.labels.get(PROXY_NAME)
+    if found := service.left_out_by:
+        remedy, proxy = "remove it", service.labels.get(PROXY_NAME)
         if proxy and len(found) == 1:
             remedy += f", or give --service-proxy-names={proxy} if all nodes run that proxy"
         raise Refused(
-            f"label {found[0]}: kube-proxy leaves the Service out, and nodes have its load"
+            f"{found[0]}: nodes' proxies leave the Service out, and nodes have its load"
             f" balancer's address, so its ports would lead to the machines: {remedy}"
         )
     if service.ip_families[0] == "IPv6":
