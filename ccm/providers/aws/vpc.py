@@ -127,8 +127,12 @@ class Vpc:
         with self._lock, for_all():
             if is_fresh or time.monotonic() - self._subnets_read_at > self._subnet_cache_ttl:
                 found = self._read_subnets()
-                if found != self._subnets:  # one answer may lack a part
-                    found = max(self._read_subnets(), found, key=amount_of)
+                if found != self._subnets:  # one answer may lack a part, or mix some up
+                    again = self._read_subnets()
+                    is_as_much = amount_of(again) == amount_of(found)
+                    if is_as_much and again not in (found, self._subnets):
+                        raise CloudError("ec2:DescribeSubnets: two answers differ")
+                    found = max(again, found, key=amount_of)
                 self._subnets, self._subnets_read_at = found, time.monotonic()
             if lost := {*in_use} - {subnet.id for subnet in self._subnets}:
                 self._subnets_read_at = float("-inf")

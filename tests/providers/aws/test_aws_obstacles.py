@@ -350,6 +350,29 @@ async def test_a_new_balancer_is_in_a_zone_that_one_list_lacks_injected(aws: Aws
     assert {zone["ZoneName"] for zone in nlb["AvailabilityZones"]} == {*ZONES}
 
 
+@pytest.mark.parametrize("which", [1, 2])
+async def test_a_subnet_that_one_answer_mixes_up_opens_no_node_injected(
+    aws: Aws, which: int
+) -> None:
+    """Health checks come from the subnets: the Nodes were open to the range that one had for it."""
+    count = 0
+
+    def mixed_up(request: Request, answer: bytes) -> bytes:
+        nonlocal count
+        count += request.operation == "DescribeSubnets"
+        is_it = request.operation == "DescribeSubnets" and count == which
+        return re.sub(rb"<cidrBlock>[^<]*<", b"<cidrBlock>0.0.0.0/0<", answer) if is_it else answer
+
+    aws.proxy.rewrite = mixed_up
+    nodes = [node_of(made) for made in aws.launch(1)]
+    asked = asking("nlb")
+    asked.raw["spec"]["loadBalancerSourceRanges"] = ["192.0.2.0/24"]
+    with suppress(CloudError):
+        await aws.ensure(asked, nodes)
+    assert count >= which
+    assert "0.0.0.0/0" not in str([group["IpPermissions"] for group in aws.security_groups()])
+
+
 @pytest.mark.parametrize("kind", ["nlb", "classic"])
 async def test_instances_without_groups_in_one_answer_are_read_again_injected(
     aws: Aws, kind: str
