@@ -4,20 +4,16 @@ The list says nothing of UUIDs, and a shorter or empty one proves nothing: a tok
 may, and a host outside the quorum answers with what it knew.
 """
 
-import asyncio
 import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from weakref import WeakValueDictionary
 
-from ccm.cloud.gate import current_priority
 from ccm.cloud.lookup import MAX_PARTS, in_turns
 from ccm.cloud.machines import Listing, join_reasons
 from ccm.cloud.shared_read import SharedRead
-from ccm.decide.budget import Priority
 from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import UUID
@@ -94,7 +90,6 @@ class Inventory:
     def __init__(self, api: ProxmoxApi) -> None:
         self.api, self.region = api, api.region
         self._cached: dict[int, tuple[ListedMachine, Identity]] = {}
-        self._locks = WeakValueDictionary[tuple[Priority, int], asyncio.Lock]()
         self._hosts: dict[int, str] = {}  # where each machine was last
         self._members: list[str] = []
         self.read_again = SharedRead(self.read)
@@ -127,15 +122,13 @@ class Inventory:
 
         One without a UUID is read again each time: it may be an answer that lacks something.
         """
-        lock = self._locks.setdefault((current_priority(), machine.vmid), asyncio.Lock())
-        async with lock:  # one read for all who ask together: kubelets state any number of UUIDs
-            found = self._kept(machine)
-            if found is None:
-                config = await self.api.get("GetConfig", f"{machine.path}/config")
-                found = read_identity(config, machine.name)
-            if found.uuid:
-                self._cached[machine.vmid] = machine, found
-            return found
+        found = self._kept(machine)
+        if found is None:
+            config = await self.api.get("GetConfig", f"{machine.path}/config")
+            found = read_identity(config, machine.name)
+        if found.uuid:
+            self._cached[machine.vmid] = machine, found
+        return found
 
     def _kept(self, machine: ListedMachine) -> Identity | None:
         """A VMID may be given to another machine, which then starts again."""

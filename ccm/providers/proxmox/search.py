@@ -50,7 +50,7 @@ class Search:
             key: str(item) for key, item in lists.items() if isinstance(item, CloudError)
         }
         self._incomplete: dict[str, asyncio.Task[list[str]]] = {}
-        self._known = SharedRead(self._read_known)
+        self._known, self._read = SharedRead(self._read_known), SharedRead(self._read_unread)
         self._by_label = defaultdict[str, list[tuple[Inventory, ListedMachine]]](list)
         for inventory, machine in self._all():
             self._by_label[machine.name.partition(".")[0]].append((inventory, machine))
@@ -116,7 +116,8 @@ class Search:
         What was forgotten is read again: a kubelet may name any machine, and state another UUID.
         """
         known = await self._known()
-        unsure = [*known.get(uuid, ()), *await self._of_unread(known, uuid, is_sure=False)]
+        known = await self._read() if known.get(NOT_READ) else known
+        unsure = [*known.get(uuid, ()), *known.get("", ())]
         found = [f"machine {item} has no UUID, or this one" for item in unsure]
         for region, inventory in self._inventories.items():
             before = self._lists[region]
@@ -156,9 +157,10 @@ class Search:
         if (unread := len(known.get(NOT_READ, ()))) > SEARCH_LIMIT:
             problem = f"no machine is called like it, and {unread} are too many to compare UUIDs"
             raise CloudError(f"{problem}; give the machine the Node's name")
-        return [*known.get(uuid, ()), *await self._of_unread(known, uuid, is_sure=True)]
+        known = await self._read() if unread else known
+        return [*known.get(uuid, ())]
 
-    async def _read_known(self) -> Mapping[str, Sequence[Found]]:
+    async def _read_known(self) -> dict[str, list[Found]]:
         """All machines by their UUIDs, once for all Nodes that ask together: kubelets may state any
         UUID. Those that were not read are under `NOT_READ`.
         """
@@ -169,11 +171,14 @@ class Search:
             found[uuid].append(Found(inventory, machine, identity))
         return found
 
-    async def _of_unread(
-        self, known: Mapping[str, Sequence[Found]], uuid: str, is_sure: bool
-    ) -> list[Found]:
-        unread = [(item.inventory, item.machine) for item in known.get(NOT_READ, ())]
-        return await self._of_uuid(unread, uuid, is_sure)
+    async def _read_unread(self) -> dict[str, list[Found]]:
+        """The same once all were read; those that have none at all are under an empty one."""
+        found = await self._read_known()
+        for some in batches(found.pop(NOT_READ, []), MAX_READS):
+            reads = (self._with_identity(item.inventory, item.machine) for item in some)
+            for item in await together(*reads):
+                found[item.identity.uuid if item.identity else ""].append(item)
+        return found
 
     def _with_known(self, found: Sequence[Found], uuid: str) -> list[Found]:
         """With others that were read before and have this UUID, whatever they are called."""

@@ -1,7 +1,7 @@
 """Nobody is gone on doubt: rights, quorum, lists that are short, and answers that are none."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count, islice
 from typing import Any, cast
 
@@ -10,8 +10,10 @@ from aiohttp import web
 
 from ccm.errors import CloudError, NotFound
 from ccm.model.cloud import Gone, Instance
+from ccm.model.objects import Node
 from ccm.providers.proxmox.api import ProxmoxApi
 from ccm.providers.proxmox.inventory import MOST_LEFT, Identity, Inventory, ListedMachine
+from ccm.providers.proxmox.search import Found, Search
 from tests.providers.proxmox.conftest import Started, node_with
 from tests.providers.proxmox.served import ALL_RIGHTS, LIST, TOKEN, Served, config_of
 from tests.providers.proxmox.test_proxmox_instances import OTHER_UUID, UUID, why
@@ -73,16 +75,22 @@ async def test_a_node_that_states_another_uuid_of_a_machine_keeps_no_other_from_
     """The machine's configuration is read again then, and was taken for unread meanwhile."""
     pve.add(101, "other", OTHER_UUID)
     read, turns, is_read = Inventory.identity, count(), asyncio.Event()
+    search = Search.by_uuid
 
     async def identity(inventory: Inventory, machine: ListedMachine) -> Identity:
         """The one about the hostile Node is answered last."""
         found = await read(inventory, machine)
-        if next(turns):
-            is_read.set()
-        await is_read.wait()
+        if not next(turns):
+            await is_read.wait()
+        return found
+
+    async def by_uuid(self: Search, node: Node, uuid: str) -> Sequence[Found]:
+        found = await search(self, node, uuid)
+        is_read.set()
         return found
 
     monkeypatch.setattr(Inventory, "identity", identity)
+    monkeypatch.setattr(Search, "by_uuid", by_uuid)
     hostile = node_with("hostile", UUID, "proxmox://one/101")
     assert isinstance((await cloud.describe(hostile, NAMED))[NAMED.name], Gone)
 
