@@ -261,8 +261,10 @@ async def _list(kube: Kube, path: str, position: Position) -> AsyncIterator[Watc
 
 async def _page(kube: Kube, path: str, params: dict[str, str]) -> Json:
     """One page of a list; an invalid answer would read as an empty list."""
+    # Without meaning to a list: a proxy that keeps answers has none from before of this request.
+    unique = {"timeoutSeconds": str(random.randrange(SERVER_TIMEOUT, 10**9))}
     try:
-        page = await kube.get(path, params)
+        page = await kube.get(path, params | unique)
     except KubernetesError as error:
         if error.status == 410 and "continue" in params:
             raise _RelistNeeded(str(error)) from error  # the continue token expired

@@ -275,6 +275,14 @@ async def test_an_older_list_that_comes_again_and_again_is_one_that_a_proxy_kept
         assert kinds(found).count("]") == 2
 
 
+async def test_no_list_is_asked_for_as_one_before_whose_answer_a_proxy_may_have_kept() -> None:
+    """Where a process starts, none was seen that would show how old it is."""
+    async with serving(listing(4, obj("a", 1)), listing(6, obj("b", 5))) as (server, kube):
+        for _ in range(2):
+            await list_once(kube, "/api/v1/nodes")
+        assert len({request.path_qs for request in server.requests}) == 2
+
+
 async def test_a_version_of_thousands_of_digits_is_older_than_none() -> None:
     meta = {"resourceVersion": "9" * 5000}
     odd, fresh = json_answer({"items": [obj("a", 1)], "metadata": meta}), listing(6, obj("a", 1))
