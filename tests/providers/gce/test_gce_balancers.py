@@ -270,14 +270,15 @@ async def test_nodes_of_a_zone_that_is_not_reached_stay_behind_the_firewall(
         assert firewall["targetTags"] == tags
 
 
+@pytest.mark.parametrize("tags", [{}, {"items": ["n-0"]}])
 async def test_an_instance_that_is_listed_without_tags_stays_behind_the_firewall(
-    gce: Gce, start: Start
+    gce: Gce, start: Start, tags: Json
 ) -> None:
-    """An answer may lack what is in its records."""
+    """An answer may lack what is in its records, or have another's."""
     cloud = await start("node-tags = ")
     nodes = tagged_hosts(gce, 2)
     await ensure(cloud, web(), *nodes)
-    gce.cloud.named("instances")["n-1"]["tags"] = {}
+    gce.cloud.named("instances")["n-1"]["tags"] = tags
     await ensure(cloud, web(), *nodes)
     assert gce.cloud.named("firewalls")[f"k8s-fw-{NAME}"]["targetTags"] == ["n-0", "n-1"]
 

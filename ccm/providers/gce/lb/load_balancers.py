@@ -347,7 +347,7 @@ class GceLoadBalancers:
         """Network tags of the Nodes: those of the file, else for each instance the longest tag that
         its name begins with. An instance without one is left out, unless none has one.
 
-        False where an instance is not listed, or without any tag.
+        False where an instance is not listed, or without such a tag.
         """
         if self._section.node_tags:
             return sorted(self._section.node_tags), True
@@ -355,12 +355,12 @@ class GceLoadBalancers:
         are_all = True
         for ref in filter(None, (ids.instance_of(node.provider_id) for node in nodes)):
             machine = listing.by_id.get(ref)
-            are_all &= bool(machine and machine.tags)
-            if machine:
-                if fitting := [tag for tag in machine.tags if ref.name.startswith(tag)]:
-                    tags.add(max(fitting, key=len))
-                else:
-                    lacking.append(str(machine))
+            fitting = [tag for tag in machine.tags if ref.name.startswith(tag)] if machine else []
+            are_all &= bool(fitting)
+            if fitting:
+                tags.add(max(fitting, key=len))
+            elif machine:
+                lacking.append(str(machine))
         if lacking:
             warnings.append(
                 f"instance {lacking[0]} has no network tag that its name begins with: "
