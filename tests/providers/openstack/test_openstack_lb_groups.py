@@ -1,7 +1,7 @@
 """Security groups that several Services want on the same ports, without a cloud."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import pytest
@@ -161,6 +161,30 @@ async def test_a_port_keeps_a_group_that_one_list_lacks(neutron: FakeNeutron, an
     neutron.lacking = {answer: "web"}
     await groups_in(neutron).apply(Membership("group", ADDRESSES))
     assert neutron.groups_of_ports() == {("default", "group"), ("default", "group", "web")}
+
+
+@pytest.mark.parametrize("answer", range(4))
+@pytest.mark.parametrize("field", ["device_id", "fixed_ips", "id"])
+async def test_ports_that_one_list_mixes_up_keep_their_groups(
+    neutron: FakeNeutron, field: str, answer: int
+) -> None:
+    """Two Nodes were closed to the load balancer for half an hour."""
+    groups = groups_in(neutron)
+    await groups.apply(Membership("group", ADDRESSES))
+    neutron.changed.clear()
+    neutron.lists.clear()
+    pages_at = neutron.pages_at
+
+    async def mixed_up(*asked: str) -> list[Json]:
+        listed = [dict(port) for port in await pages_at(*asked)]
+        if len(neutron.lists) == answer + 1 and len(listed) > 1:
+            first, second = listed[:2]
+            first[field], second[field] = second[field], first[field]
+        return listed
+
+    cast(Any, neutron).pages_at = mixed_up
+    await groups.apply(Membership("group", ADDRESSES))
+    assert neutron.changed == []
 
 
 async def test_a_port_that_has_no_group_gets_the_load_balancers(neutron: FakeNeutron) -> None:

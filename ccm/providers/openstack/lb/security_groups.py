@@ -173,17 +173,13 @@ class PortGroups:
         ports: Mapping[str, Json],
         failures: dict[str, CloudError],
     ) -> tuple[dict[str, ApiCall], list[str]]:
-        """The changes by port, and the ports that a second list has with other groups: one list may
-        lack some, which a change would take away.
+        """The changes by port, and the ports of which a second list gives others: one list may lack
+        groups, or mix up ports, and a change would take groups away.
         """
-        calls = dict[str, ApiCall]()
-        try:
-            for call in plan_ports(memberships, ports.values()):
-                calls[call.path.rpartition("/")[2]] = call
-        except CloudError as error:
-            failures[""] = error
+        calls = _calls(memberships, ports, failures)
         again = _by_id(await list_ports(self._api, "id", calls, PORT_FIELDS))
-        odd = [port for port in calls if _groups(again.get(port, {})) != _groups(ports[port])]
+        agreed = _calls(memberships, again, {})
+        odd = [port for port in calls if agreed.get(port) != calls[port]]
         return {port: call for port, call in calls.items() if port not in odd}, odd
 
     async def _verify_has_none(self, port_id: str) -> None:
@@ -307,8 +303,17 @@ def _by_id(ports: Iterable[Json]) -> dict[str, Json]:
     return {text(port.get("id")): port for port in ports}
 
 
-def _groups(port: Json) -> set[str]:
-    return set(map(text, port.get("security_groups") or ()))
+def _calls(
+    memberships: Sequence[Membership], ports: Mapping[str, Json], failures: dict[str, CloudError]
+) -> dict[str, ApiCall]:
+    """The changes by port; what is not known of others is a failure."""
+    calls = dict[str, ApiCall]()
+    try:
+        for call in plan_ports(memberships, ports.values()):
+            calls[call.path.rpartition("/")[2]] = call
+    except CloudError as error:
+        failures[""] = error
+    return calls
 
 
 def _read_rule(rule: Json) -> IngressRule:
