@@ -39,8 +39,8 @@ class MonitorPass:
     many do, and however often, at most twice as much is read.
 
     A proof that a machine is gone may take a call. Of those proven before, the oldest are proven
-    again: so many as may be deleted. `unproven` looks for the others: while they are not found,
-    they are as gone as they were, which is too old to permit anything.
+    again, and those found gone last: so many as may be deleted. `unproven` looks for the others:
+    while they are not found, they are as gone as they were, which is too old to permit anything.
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class MonitorPass:
         self._context, self._reader, self._batch_size = context, reader, instances.batch_size
         self._unproven = unproven
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
-        self._proven: dict[str, tuple[tuple[str, ...], float, Gone]] = {}  # by name, of which Node
+        self._proven: dict[str, tuple[tuple[str, ...], float, float, Gone]] = {}
+        """By name: of which Node, since when, and when it was proven last."""
         self._pause = context.changes.hinted_sleep()
         self._can_run_early = True
         self._ready: set[str] = set()  # names of Nodes that were Ready when last seen
@@ -105,7 +106,10 @@ class MonitorPass:
             for at, answer in (timed[node.name],)
             if isinstance(answer, Gone)
         ]
-        self._proven = {node.name: (node.cloud_identity, at, item) for node, at, item in gone}
+        self._proven = {
+            node.name: (node.cloud_identity, self._since(node, at), at, item)
+            for node, at, item in gone
+        }
         self._some_gone = any(node.provider_id and not node.is_ready for node, *_ in gone)
         for node in ready:
             self._refresh.take(node, timed[node.name][1])
@@ -134,18 +138,24 @@ class MonitorPass:
 
     def _later(self, nodes: Sequence[Node]) -> TimedAnswers:
         """What is known of those that are not proven gone again in this pass: first of those that
-        are not deleted for it, then of new ones.
+        are not deleted for it. A kubelet may keep an old Node from being deleted for ever.
         """
         if not self._unproven:
             return {}
         proven = (self._proven.get(node.name) for node in nodes)
-        known = [
+        known = sorted(
             (node.is_ready or not node.provider_id, node.age_order, node.name, it)
             for node, it in zip(nodes, proven, strict=True)
             if it and it[0] == node.cloud_identity
-        ]
+        )
         most = max(LEAST_PROVEN, int(PROVEN_SHARE * self._context.store.count(NODE_IDENTITY)))
-        return {name: (at, answer) for *_, name, (_, at, answer) in sorted(known)[most:]}
+        others = sorted(known[most // 2 :], key=lambda item: (item[0], -item[3][1]))
+        return {name: (at, it) for *_, name, (_, _, at, it) in others[most - most // 2 :]}
+
+    def _since(self, node: Node, at: float) -> float:
+        """When this very Node was called gone first, of those times without an end between."""
+        identity, since, *_ = self._proven.get(node.name, ((), at))
+        return since if identity == node.cloud_identity else at
 
     async def _found(self, nodes: Sequence[Node]) -> TimedAnswers:
         """Answers about those of which more is found than that there is no machine."""

@@ -117,13 +117,8 @@ async def turn(w: World, name: str, is_ready: bool) -> None:
         await w.reconcile(key)
 
 
-async def test_a_pass_proves_few_of_those_that_it_called_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each takes a call: beside 60 made-up machines DigitalOcean's rate had no proof be new enough
-    for a deletion, and a machine that stopped was known a minute later.
-    """
-    proven = list[set[str]]()
+def proving(proven: list[set[str]]) -> type[Inventory]:
+    """A cloud where a proof is noted, and a look finds nothing of what is gone."""
 
     class Proving(Inventory):
         async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
@@ -135,7 +130,18 @@ async def test_a_pass_proves_few_of_those_that_it_called_gone(
             found = await super().describe(nodes)
             return {name: nowhere if isinstance(it, Gone) else it for name, it in found.items()}
 
-    monkeypatch.setattr("tests.integration.node.world.Inventory", Proving)
+    return Proving
+
+
+async def test_a_pass_proves_few_of_those_that_it_called_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each takes a call: beside 60 made-up machines DigitalOcean's rate had no proof be new enough
+    for a deletion, and a machine that stopped was known a minute later.
+    """
+    proven = list[set[str]]()
+
+    monkeypatch.setattr("tests.integration.node.world.Inventory", proving(proven))
     old, new = created("2025-01-01T00:00:00Z"), created("2026-01-01T00:00:00Z")
     async with world(LIFECYCLE) as w:
         for at in range(2 * LEAST_PROVEN):
@@ -162,3 +168,23 @@ async def test_a_pass_proves_few_of_those_that_it_called_gone(
                 for item in w.sent[count:]
             )
         )
+
+
+async def test_old_nodes_that_are_never_deleted_keep_no_later_one_from_being_proven_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kubelet may write so much into its Node that workers have it not Ready for ever."""
+    proven = list[set[str]]()
+    monkeypatch.setattr("tests.integration.node.world.Inventory", proving(proven))
+    old, new = created("2025-01-01T00:00:00Z"), created("2026-01-01T00:00:00Z")
+    async with world(LIFECYCLE) as w:
+        for at in range(2 * LEAST_PROVEN):
+            w.put(node(with_provider_id(f"fake://{at}"), old, name=f"old-{at}"), answer=Gone("404"))
+        w.feed()
+        await until(lambda: len(proven) > 3)
+        w.put(node(with_provider_id("fake://e"), new, name="z"), answer=Gone("404"))
+        w.feed()
+        await until(lambda: any("z" in some for some in proven))
+        count = len(proven)
+        await until(lambda: len(proven) > count + 3)
+        assert all("z" in some for some in proven[count : count + 3])
