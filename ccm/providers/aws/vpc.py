@@ -130,7 +130,8 @@ class Vpc:
                 if found != self._subnets:  # one answer may lack a part, or mix some up
                     again = self._read_subnets()
                     is_as_much = amount_of(again) == amount_of(found)
-                    if is_as_much and again not in (found, self._subnets):
+                    known = _by_id(found), _by_id(self._subnets)  # EC2 lists them in any order
+                    if is_as_much and _by_id(again) not in known:
                         raise CloudError("ec2:DescribeSubnets: two answers differ")
                     found = max(again, found, key=amount_of)
                 self._subnets, self._subnets_read_at = found, time.monotonic()
@@ -338,6 +339,10 @@ def _read_instance(record: Json) -> BackendInstance | None:
             for address in objects(interface.get("Ipv6Addresses"))
         ),
     )
+
+
+def _by_id(subnets: Sequence[Subnet]) -> Mapping[str, Subnet]:
+    return {subnet.id: subnet for subnet in subnets}
 
 
 def _read_zone(record: Json) -> Zone:
