@@ -35,7 +35,7 @@ READY_KEPT = 5.0  # seconds for one that found it done
 UNANSWERED = 120.0  # seconds after which what was not answered is made again
 DELETED = "DELETED"
 UUID_LENGTH = 36
-LINKS = "tags", "protocol", "protocol_port", "default_pool_id", "healthmonitor_id", "loadbalancers"
+LINKS = "protocol", "protocol_port", "default_pool_id", "healthmonitor_id", "loadbalancers"
 
 
 class Octavia:
@@ -265,7 +265,7 @@ class Octavia:
 
 def _links(parts: Iterable[Json]) -> dict[str, tuple[Any, ...]]:
     """What says of each listener or pool whose it is, and what belongs to it."""
-    return {text(item.get("id")): tuple(map(item.get, LINKS)) for item in parts}
+    return {text(it.get("id")): (tags_of(it), *map(it.get, LINKS)) for it in parts}
 
 
 def _parts_of(balancer_id: str, listed: Iterable[Json]) -> list[Json]:
