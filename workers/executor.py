@@ -318,7 +318,7 @@ class _Pass:
     def count(self, seconds: float) -> None:
         if not self._has_begun:
             self._has_begun = True
-            asyncio.get_running_loop().call_soon(self._end)
+            call_later(0.0, self._end)
         self._used += seconds
         if self._used < IN_A_PASS:
             self._release()

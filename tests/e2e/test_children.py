@@ -175,12 +175,15 @@ from ccm.providers.simulated.provider import SimulatedCloud
 class Poison(SimulatedCloud):
     async def initialize(self, context):
         await super().initialize(context)
-        describe = self.instances.describe
-        async def deadly(nodes):
+        for name in ("describe", "look_up"):
+            setattr(self.instances, name, self.deadly(getattr(self.instances, name)))
+
+    def deadly(self, read):
+        async def dies(nodes):
             if any(node.name == "vm-7" for node in nodes):
                 os.kill(os.getpid(), 9)
-            return await describe(nodes)
-        self.instances.describe = deadly
+            return await read(nodes)
+        return dies
 '''
 
 
@@ -240,7 +243,7 @@ class Odd(SimulatedCloud):
                     await asyncio.Event().wait()
                 ENDS[number - 1]()
             return await ensure(service, hosts)
-        self.instances.describe = describe_in_thread
+        self.instances.describe = self.instances.look_up = describe_in_thread
         self.load_balancers.ensure = ensure_at_the_second_try
 '''
 
@@ -290,7 +293,7 @@ class Leaks(SimulatedCloud):
         async def describe_and_keep(nodes):
             kept.append(leak())
             return await describe(nodes)
-        self.instances.describe = describe_and_keep
+        self.instances.describe = self.instances.look_up = describe_and_keep
 '''
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ccm.decide.children import Life, WorkerState
 from ccm.kube.client import Kube
-from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed, WatchTimings
+from ccm.kube.watch import ListStarted, WatchEvent, WatchFailed
 from ccm.model.objects import Projection
 from ccm.settings import Settings
 from ccm.supervisor.child import Child
@@ -155,7 +155,7 @@ def test_a_hand_over_is_no_gap(supervisor: Supervisor, is_synced: bool) -> None:
 async def test_a_watch_that_fails_moves_and_one_that_does_nothing_stands_still(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def changes(kube: Any, path: str, timings: WatchTimings) -> AsyncIterator[WatchEvent]:
+    async def changes(kube: Any, path: str, *_: object) -> AsyncIterator[WatchEvent]:
         while path.endswith("services"):
             yield WatchFailed("no connection")
             await asyncio.sleep(0.01)
