@@ -13,7 +13,7 @@ from ccm.cloud.newest import Newest
 from ccm.cloud.shared_read import SharedLock
 from ccm.decide.deletion import PLAUSIBLE_LOSS
 from ccm.errors import CloudError, Conflict, LeftOut, NoRoom, NotFound, Refused, RetryAfter
-from ccm.model.cloud import Answer, Balancer, Gone, Unknown
+from ccm.model.cloud import Answer, Balancer, is_absent
 from ccm.model.objects import Node
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class PresentNodes:
         part = self._instances
         ask = part.describe if has_proof or not isinstance(part, LooksUp) else part.look_up
         answers: Mapping[str, Answer] = await invoke(ask, nodes)
-        lost = [node for node in nodes if _is_absent(answers.get(node.name))]
+        lost = [node for node in nodes if is_absent(answers.get(node.name))]
         if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, total / 2):
             raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
         self._note(nodes, lost)
@@ -185,7 +185,3 @@ class PresentNodes:
         self._remember(item for item in asked if item.provider_id not in ids)
         for key in ids:
             self._known.pop(hash(key), None)
-
-
-def _is_absent(answer: Answer | None) -> bool:
-    return isinstance(answer, Gone) or (isinstance(answer, Unknown) and answer.is_nowhere)

@@ -77,13 +77,20 @@ class Unknown:
 
     why: str
     is_nowhere: bool = False
-    """The place that a Node names is none of this cloud's, which proves no machine gone."""
+    """No machine was found, or the place that a Node names is none of this cloud's: no proof that
+    one is gone.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "why", safe_text(self.why))
 
 
 Answer = Instance | Gone | Unknown
+
+
+def is_absent(answer: Answer | None) -> bool:
+    """Whether no machine is there, be that proven or not."""
+    return isinstance(answer, Gone) or (isinstance(answer, Unknown) and answer.is_nowhere)
 
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)

@@ -12,7 +12,7 @@ from ccm.cloud.interface import Instances
 from ccm.cloud.lookup import batches, in_turns
 from ccm.decide.budget import Priority
 from ccm.errors import NotLeading
-from ccm.model.cloud import Answer, Gone, Instance, Unknown
+from ccm.model.cloud import Answer, Gone, Instance, Unknown, is_absent
 from ccm.model.objects import NODE_IDENTITY, Node
 from workers.batch_reader import BatchReader
 from workers.controller import ControllerContext
@@ -160,7 +160,7 @@ class MonitorPass:
     async def _found(self, nodes: Sequence[Node]) -> TimedAnswers:
         """Answers about those of which more is found than that there is no machine."""
         answers = await self._ask_all(nodes, self._unproven or self._reader)
-        return {name: it for name, it in answers.items() if not _is_lost(it[1])}
+        return {name: it for name, it in answers.items() if not is_absent(it[1])}
 
     async def _ask_all(
         self, nodes: Sequence[Node], reader: BatchReader[Node, Answer]
@@ -316,8 +316,3 @@ async def nodes_where(
         if node and is_wanted(node):
             found.append(node)
     return found
-
-
-def _is_lost(answer: Answer) -> bool:
-    """Whether no machine is found, or one that has ended, by a read that proves nothing."""
-    return isinstance(answer, Gone) or (isinstance(answer, Unknown) and answer.is_nowhere)
