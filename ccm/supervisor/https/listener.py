@@ -19,9 +19,9 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 200  # with TLS, at the same time; watches and workers need descriptors, too
-MAX_HANDSHAKES = 300
-"""Beside those: no more than the clients that speak in five turns of the loop, as one of them may
-need as long for its part."""
+MAX_HANDSHAKES = 600
+"""Beside those: as many as begin at once (below), and in the 0.4 s that a client may need for its
+part: a thousand at once, of which a third began, had a probe closed in its handshake."""
 ACCEPTED_AT_ONCE = 64  # connections, in one turn of the loop, which may be a long one
 HANDSHAKES, HANDSHAKE_PAUSE = 20, 0.2
 """So many connections of one address at once, then one in so many seconds, whatever comes on them:

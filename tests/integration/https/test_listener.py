@@ -129,17 +129,35 @@ async def test_silent_connections_close_no_client_in_its_handshake(
     """It takes a client a while, and a thousand may connect meanwhile."""
     async with serving(reviews, PATIENT) as server:
         with ExitStack() as held:
-            client = held.enter_context(
-                trusting_anybody().wrap_socket(connected(server), do_handshake_on_connect=False)
-            )
-            client.settimeout(0.0)
-            with pytest.raises(ssl.SSLWantReadError):
-                client.do_handshake()  # it says hello
+            client = held.enter_context(has_said_hello(server))
             await until(lambda: select([client], [], [], 0.0)[0], "the server answers")
             for number in range(30):
                 held.enter_context(connected(server, f"127.0.3.{number + 1}"))
             await until(lambda: site_connections(server) <= 11)
             assert await asyncio.to_thread(is_healthy, client)
+
+
+async def test_those_who_begin_at_once_close_no_client_in_its_handshake(
+    reviews: ReviewApi,
+) -> None:
+    """A third of a thousand of this host do, before the client is there for its part."""
+    async with serving(reviews, PATIENT) as server:
+        with ExitStack() as held:
+            client = held.enter_context(has_said_hello(server))
+            await until(lambda: select([client], [], [], 0.0)[0], "the server answers")
+            for _ in range(330):
+                held.enter_context(connected(server)).sendall(TLS_HANDSHAKE)
+            assert (await server.get("/healthz")).status == 200  # it is accepted after all those
+            assert await asyncio.to_thread(is_healthy, client)
+
+
+def has_said_hello(server: LocalServer) -> ssl.SSLSocket:
+    """Its handshake has begun."""
+    client = trusting_anybody().wrap_socket(connected(server), do_handshake_on_connect=False)
+    client.settimeout(0.0)
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    return client
 
 
 def is_healthy(client: ssl.SSLSocket) -> bool:
