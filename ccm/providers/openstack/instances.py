@@ -184,11 +184,12 @@ def names_filters(names: Sequence[str]) -> Iterator[str]:
     """Nova's filter for these names and hardly any other; several where one would be too long.
 
     It is a regular expression of the database behind Nova, which quotes `|` on MySQL; a row of
-    optional groups does the same. Whether case counts depends on the database.
+    optional groups does the same. Each ends the name: parts of names in a row would be tried in
+    exponentially many ways. Whether case counts depends on the database.
     """
     some, length = list[str](), 0
     for name in names:
-        group = "({})?".format(re.sub(r"([^A-Za-z0-9-])", r"\\\1", name))
+        group = "({}$)?".format(re.sub(r"([^A-Za-z0-9-])", r"\\\1", name))
         if some and length + len(quote(group)) > MAX_FILTER:
             yield f"^{''.join(some)}$"
             some, length = [], 0
