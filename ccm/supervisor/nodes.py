@@ -34,17 +34,30 @@ class NodeLister:
     def __init__(self, store: ProjectedStore) -> None:
         self.store = store
         self.provider_ids: re.Pattern[str] | None = None
+        self._known: dict[str, tuple[object, ObservedNode]] = {}
+        """By name, with what was read: a kubelet may write 128 KiB, and each pass asks five times.
+        """
+        store.handlers.append(self._forget)
 
     def get(self, name: str) -> ObservedNode | None:
         """The Node of this name; None when there is none, or nothing was listed yet."""
         entry = self.store.values.get(name)
         if entry is None:
             return None
-        node = Node(orjson.loads(entry[1]))
+        read = entry, self.provider_ids
+        if name not in self._known or self._known[name][0] != read:
+            self._known[name] = read, self._observed(entry[1])
+        return self._known[name][1]
+
+    def _observed(self, value: bytes) -> ObservedNode:
+        node = Node(orjson.loads(value))
         # Until a worker has reported which IDs are the cloud's, every Node counts as foreign.
         is_foreign = not self.provider_ids or node.is_foreign(self.provider_ids)
         created, _ = node.age_order
         return ObservedNode(node.uid, node.is_ready, is_foreign, bool(node.provider_id), created)
+
+    def _forget(self, name: str) -> None:
+        self._known.pop(name, None)
 
     def count(self) -> int:
         """How many Nodes there are."""
