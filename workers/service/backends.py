@@ -36,6 +36,7 @@ NODE_FIELDS: tuple[FieldPath, ...] = (
 )
 MOST_NODES = 100_000  # whose changes are remembered
 MOST_LABELS = 50  # of Nodes that one Service chooses by
+MOST_ADDRESSES = 100  # of a Node; no load balancer looks at more
 FALSE_VALUES = frozenset({"0", "f", "F", "false", "False", "FALSE"})  # Go's strconv.ParseBool
 
 BackendIdentity = tuple[str, str, int, str, bool]
@@ -226,7 +227,8 @@ class BackendSet:
 
     def _identity(self, node: Node) -> BackendIdentity:
         addresses = sorted(
-            (str(entry.get("type")), str(entry.get("address"))) for entry in node.addresses
+            (str(entry.get("type")), str(entry.get("address")))
+            for entry in node.addresses[:MOST_ADDRESSES]
         )
         chosen = sorted(item for item in node.labels.items() if item[0] in self._labels)
         is_off = self._minds_power and node.is_shut_down
