@@ -166,8 +166,8 @@ async def open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -
 async def encrypt(connected: socket.socket, proxy: Proxy) -> socket.socket:
     """A socket for what goes to and comes from a proxy that is spoken to by TLS.
 
-    What is sent through it is TLS as well, and OpenSSL has no sockets in sockets: so one end of a
-    pair of sockets stands for the connection, and what comes at either side is passed on.
+    What is sent through it is TLS as well, which has a socket below it: so one end of a pair
+    of sockets stands for the connection, and what comes at either side is passed on.
     """
     context = ssl.create_default_context()
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as for servers

@@ -1,7 +1,8 @@
-"""Connections to a server: whom a client trusts, and TLS for which OpenSSL has the socket itself.
+"""Connections to a server: whom a client trusts, and TLS right on the socket.
 
-asyncio has it read and write memory, with a transport of its own below and a state machine above,
-which cost more than all the rest of a request (docs/performance.md).
+asyncio has a transport of its own below TLS and a state machine above, which cost more than all the
+rest of a request (docs/performance.md). OpenSSL reads and writes memory, too: of a socket it goes
+through what is no data, such as new keys, in one call for as long as more of it comes.
 """
 
 import asyncio
@@ -22,8 +23,9 @@ from ccm.proxy import Proxy, ProxyError, encrypt, open_tunnel, proxy_for, read_p
 log = logging.getLogger(__name__)
 
 HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried as well (RFC 8305)
-RECORD_SIZE = 16 << 10  # bytes; nothing longer comes from OpenSSL at once
+RECORD_SIZE = 16 << 10  # bytes; nothing longer comes from OpenSSL at once, nor is given to it
 RECORDS_AT_ONCE = 16  # that are read before others have their turn
+MAX_OVERHEAD = 64 << 10  # bytes that came, without data and as much again for its records
 
 SocketFactory = Callable[[AddrInfoType], socket.socket]
 
@@ -125,8 +127,9 @@ class Connector:
     async def peer_certificate(self) -> bytes:
         """The certificate in DER that the server shows; nothing is sent to it. Raises `OSError`."""
         assert self._tls
-        with await _handshake(await self._connected_socket(), self._tls, self._tls_name) as tls:
-            return tls.getpeercert(binary_form=True) or b""
+        tls = await _handshake(await self._connected_socket(), self._tls, self._tls_name)
+        with tls.socket:
+            return tls.records.getpeercert(binary_form=True) or b""
 
     @property
     def by_proxy(self) -> Proxy | None:
@@ -167,66 +170,69 @@ def _proxy(server: Server) -> Proxy | None:
     return read_proxy(server.proxy) if server.proxy else proxy_for(server.url)
 
 
+@dataclass(frozen=True, slots=True)
+class TlsSocket:
+    """A connected socket, and what OpenSSL reads of it and writes to it."""
+
+    socket: socket.socket
+    records: ssl.SSLObject
+    incoming: ssl.MemoryBIO
+    outgoing: ssl.MemoryBIO
+
+    def take_in(self, received: bytes) -> None:
+        """Give OpenSSL what was received; nothing at the end of the connection."""
+        if received:
+            self.incoming.write(received)
+        else:
+            self.incoming.write_eof()
+
+
 async def _handshake(
     sock: socket.socket,
     context: ssl.SSLContext,
     server_name: str | None,
     session: ssl.SSLSession | None = None,
-) -> ssl.SSLSocket:
+) -> TlsSocket:
     """TLS on a connected socket; a failure closes it.
 
     With the `session` of another connection, half of both ends' work is saved, where the server
     agrees.
     """
-    tls = context.wrap_socket(
-        sock,
-        do_handshake_on_connect=False,
-        suppress_ragged_eofs=False,
-        server_hostname=server_name,
-        session=session,
-    )
     try:
-        if tls.family != socket.AF_UNIX:  # as to a proxy that is spoken to by TLS
-            tls.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        records = context.wrap_bio(incoming, outgoing, server_hostname=server_name, session=session)
+        tls = TlsSocket(sock, records, incoming, outgoing)
+        if sock.family != socket.AF_UNIX:  # as to a proxy that is spoken to by TLS
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await _shake_hands(tls)
     except BaseException:
-        tls.close()
+        sock.close()
         raise
     return tls
 
 
-async def _shake_hands(tls: ssl.SSLSocket) -> None:
+async def _shake_hands(tls: TlsSocket) -> None:
     loop = asyncio.get_running_loop()
     while True:
         try:
-            tls.do_handshake()
+            tls.records.do_handshake()
             return
         except ssl.SSLWantReadError:
-            await _until_ready(tls, loop.add_reader, loop.remove_reader)
-        except ssl.SSLWantWriteError:
-            await _until_ready(tls, loop.add_writer, loop.remove_writer)
-
-
-async def _until_ready(
-    tls: ssl.SSLSocket, add: Callable[..., object], remove: Callable[[int], object]
-) -> None:
-    ready = asyncio.Event()
-    add(tls.fileno(), ready.set)
-    try:
-        await ready.wait()
-    finally:
-        remove(tls.fileno())
+            pass
+        finally:  # a failure is reported to the server as well
+            await loop.sock_sendall(tls.socket, tls.outgoing.read())
+        tls.take_in(await loop.sock_recv(tls.socket, RECORD_SIZE))
 
 
 class TlsTransport(asyncio.Transport):
     """What of asyncio's transports an HTTP client needs; it is closed by `abort` alone."""
 
-    def __init__(self, tls: ssl.SSLSocket, protocol: TlsProtocol) -> None:
+    def __init__(self, tls: TlsSocket, protocol: TlsProtocol) -> None:
         super().__init__()
         self._loop = asyncio.get_running_loop()
-        self._tls, self._file = tls, tls.fileno()
+        self._tls, self._file = tls, tls.socket.fileno()
         self._protocol = protocol
-        self._unsent = bytearray()
+        self._unsent, self._overhead = bytearray(), 0
         self._is_reading = self._is_closed = False
         protocol.connection_made(self)
         self.resume_reading()
@@ -234,7 +240,7 @@ class TlsTransport(asyncio.Transport):
     @property
     def session(self) -> ssl.SSLSession | None:
         """What another connection to this server may go on with."""
-        return self._tls.session
+        return self._tls.records.session
 
     def is_reading(self) -> bool:
         return self._is_reading
@@ -248,12 +254,17 @@ class TlsTransport(asyncio.Transport):
         if not (self._is_reading or self._is_closed):
             self._is_reading = True
             self._loop.add_reader(self._file, self._read)
+            if self._tls.incoming.pending:
+                self._loop.call_soon(self._read)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send at once what the socket takes, and the rest as soon as it takes more."""
-        is_waiting = bool(self._unsent)
-        self._unsent += data
-        if not is_waiting:
+        try:
+            while data:  # a record at a time
+                data = memoryview(data)[self._tls.records.write(data) :]
+        except OSError as error:
+            self._close(error)
+        else:
             self._send()
 
     def abort(self) -> None:
@@ -262,15 +273,19 @@ class TlsTransport(asyncio.Transport):
 
     def _read(self) -> None:
         try:
+            self._pass_on()  # what is left of the last piece
             for _ in range(RECORDS_AT_ONCE):
-                data = self._tls.recv(RECORD_SIZE)
-                if not data:
-                    self._close(None)
+                if not self._is_reading:
                     return
-                self._protocol.data_received(data)
-                if not (self._is_reading and self._protocol.expects_more):
+                received = self._tls.socket.recv(RECORD_SIZE)
+                self._overhead += len(received)
+                self._tls.take_in(received)
+                self._pass_on()
+                if self._overhead > MAX_OVERHEAD:
+                    raise ConnectionAbortedError("records of TLS without data have no end")
+                if not self._protocol.expects_more:
                     return  # without asking the kernel again
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except BlockingIOError:
             pass
         except ssl.SSLEOFError:
             self._close(ConnectionResetError("connection closed within TLS"))
@@ -280,18 +295,47 @@ class TlsTransport(asyncio.Transport):
             log.exception("connection broken off")
             self._close(ConnectionAbortedError("broken off by a bug of ours"))
 
+    def _pass_on(self) -> None:
+        """Decrypt what was received, all of it unless reading is paused."""
+        incoming = self._tls.incoming
+        while self._is_reading and (incoming.pending or incoming.eof):
+            try:
+                data = self._tls.records.read(RECORD_SIZE)
+            except ssl.SSLWantReadError:  # a part of a record, or no data
+                self._send()
+                return
+            if not data:
+                self._close(None)
+                return
+            self._overhead = max(self._overhead - 2 * len(data), 0)
+            self._protocol.data_received(data)
+
     def _send(self) -> None:
+        """Send what is encrypted, unless more waits before it."""
+        data = self._tls.outgoing.read()
+        if self._unsent or not data:
+            self._unsent += data
+            return
         try:
-            while self._unsent:
-                del self._unsent[: self._tls.send(self._unsent)]
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            self._loop.add_writer(self._file, self._send_rest)
+            if (sent := self._tls.socket.send(data)) == len(data):
+                return
+        except BlockingIOError:
+            sent = 0
         except OSError as error:
             self._close(error)
+            return
+        self._unsent += data[sent:]
+        self._loop.add_writer(self._file, self._send_rest)
 
     def _send_rest(self) -> None:
-        self._loop.remove_writer(self._file)
-        self._send()
+        try:
+            del self._unsent[: self._tls.socket.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._close(error)
+        if not self._unsent:
+            self._loop.remove_writer(self._file)
 
     def _close(self, error: OSError | None) -> None:
         if self._is_closed:
@@ -299,5 +343,5 @@ class TlsTransport(asyncio.Transport):
         self.pause_reading()
         self._is_closed, self._unsent = True, bytearray()
         self._loop.remove_writer(self._file)
-        self._tls.close()
+        self._tls.socket.close()
         self._loop.call_soon(self._protocol.connection_lost, error)

@@ -4,8 +4,10 @@ import hashlib
 import hmac
 import os
 import socket
+import ssl
 import struct
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -18,7 +20,7 @@ AES_128, AES_256 = 0x1301, 0x1302
 VERSIONS, GROUPS, SIGNATURES, SHARES = 43, 10, 13, 51  # numbers of extensions
 RECORD = 16 << 10
 UPDATE_KEY = b"\x18\x00\x00\x01\x00\x16"  # the message, for which no answer is asked, and its type
-REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n\x17"
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def _sized(content: bytes) -> bytes:
@@ -78,24 +80,45 @@ def _record(secret: bytes, key_size: int, digest: str, message: bytes) -> bytes:
     return header + AESGCM(key).encrypt(nonce, message, header)
 
 
+def _updates(connection: ssl.SSLSocket, side: str, count: int, log: Path, last: bytes) -> bytes:
+    """So many updates of the key of a side, and a last record under the newest one."""
+    suite, _, _ = connection.cipher() or ("", "", 0)
+    digest, key_size = ("sha384", 32) if suite.endswith("384") else ("sha256", 16)
+    words = (line.split() for line in log.read_text().splitlines())
+    secret = bytes.fromhex(next(it[2] for it in words if it[0] == f"{side}_TRAFFIC_SECRET_0"))
+    sent = list[bytes]()
+    for _ in range(count):
+        sent.append(_record(secret, key_size, digest, UPDATE_KEY))
+        secret = _expand(secret, b"traffic upd", hashlib.new(digest).digest_size, digest)
+    sent.append(_record(secret, key_size, digest, last + b"\x17"))
+    return b"".join(sent)
+
+
 def is_served_after_updates(port: int, count: int, log: Path) -> bool:
     """Whether a request is answered that comes after so many updates of the client's key."""
     context = trusting_anybody()
     context.keylog_filename = str(log)
     connection = context.wrap_socket(socket.create_connection(("127.0.0.1", port)))
-    suite, _, _ = connection.cipher() or ("", "", 0)
-    digest, key_size = ("sha384", 32) if suite.endswith("384") else ("sha256", 16)
-    words = (line.split() for line in log.read_text().splitlines())
-    secret = bytes.fromhex(next(it[2] for it in words if it[0] == "CLIENT_TRAFFIC_SECRET_0"))
-    sent = list[bytes]()
-    for _ in range(count):
-        sent.append(_record(secret, key_size, digest, UPDATE_KEY))
-        secret = _expand(secret, b"traffic upd", hashlib.new(digest).digest_size, digest)
-    sent.append(_record(secret, key_size, digest, REQUEST))
+    sent = _updates(connection, "CLIENT", count, log, REQUEST)
     with socket.socket(fileno=connection.detach()) as plain:
         plain.settimeout(timeout())
         try:
-            plain.sendall(b"".join(sent))
+            plain.sendall(sent)
             return plain.recv(1) == b"\x17"
         except ConnectionError:
             return False
+
+
+def answer_after_updates(
+    listening: socket.socket, context: ssl.SSLContext, count: int, log: Path, answer: bytes
+) -> None:
+    """Answer the request of one client, after so many updates of the server's key."""
+    context.num_tickets = 0  # they would be records as well
+    context.keylog_filename = str(log)
+    accepted, _ = listening.accept()
+    connection = context.wrap_socket(accepted, server_side=True)
+    connection.recv(RECORD)
+    sent = _updates(connection, "SERVER", count, log, answer)
+    with socket.socket(fileno=connection.detach()) as plain, suppress(ConnectionError):
+        plain.sendall(sent)
+        plain.recv(1)
