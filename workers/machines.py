@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from ccm.cloud.gate import call
-from ccm.cloud.interface import LooksUp, MarksMachines
+from ccm.cloud.interface import MarksMachines, look_up_of
 from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
 from ccm.errors import CloudError, NotLeading
 from ccm.model.cloud import Answer, Instance
@@ -41,8 +41,9 @@ class NodeMachines:
         self, context: ControllerContext, on_verdict: Callable[[Collection[str]], None]
     ) -> None:
         self._context, self._on_verdict = context, on_verdict
-        part: object = context.provider.instances
-        self._instances = context.provider.instances
+        instances = context.provider.instances
+        self._look_up = look_up_of(instances) if instances else None
+        part: object = instances
         self._marked = part if isinstance(part, MarksMachines) and part.required_marks else None
         self._holders = context.machine_holders()
         self._identities: dict[str, tuple[str, ...]] = {}  # of Nodes with a machine here, by name
@@ -186,11 +187,9 @@ class NodeMachines:
         kubelet may name a machine so that nothing can be asked.
         """
         nodes = self._nodes(self._holders.sharing(names))
-        if not nodes or not self._instances:
+        if not nodes or not self._look_up:
             return set()
-        part = self._instances
-        look_up = part.look_up if isinstance(part, LooksUp) else part.describe
-        answers: Mapping[str, Answer] = await call(Priority.NODE_INIT, look_up, nodes)
+        answers: Mapping[str, Answer] = await call(Priority.NODE_INIT, self._look_up, nodes)
         found = (answers.get(node.name) for node in nodes)
         machines = {self._holders.keys_of(it): it for it in found if isinstance(it, Instance)}
         news = set[str]()

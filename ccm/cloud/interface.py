@@ -104,6 +104,10 @@ class ProviderContext:
     """For choices by the labels of a Service's namespace. The operator grants `get` of it."""
 
 
+Describe = Callable[[Sequence[Node]], Mapping[str, Answer] | Awaitable[Mapping[str, Answer]]]
+"""A read about machines: an answer for each Node, by name."""
+
+
 class Instances(Protocol):
     """What the cloud knows about machines (upstream: InstancesV2, but batched and three-valued)."""
 
@@ -235,6 +239,11 @@ class LooksUp(Protocol):
         `is_nowhere` where none was found: kubelets make up any number of IDs.
         """
         ...
+
+
+def look_up_of(instances: Instances) -> Describe:
+    """Its `look_up`, or `describe` where it has no cheaper way."""
+    return instances.look_up if isinstance(instances, LooksUp) else instances.describe
 
 
 @runtime_checkable

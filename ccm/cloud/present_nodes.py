@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import Instances, LooksUp
+from ccm.cloud.interface import Describe, Instances, look_up_of
 from ccm.cloud.newest import Newest
 from ccm.cloud.shared_read import SharedLock
 from ccm.decide.deletion import PLAUSIBLE_LOSS
@@ -37,7 +37,7 @@ class PresentNodes:
     """Performs work for nodes without those whose machine ended, once the cloud refuses a write."""
 
     def __init__(self, instances: Instances) -> None:
-        self._instances = instances
+        self._describe, self._look_up = instances.describe, look_up_of(instances)
         self._absent = dict[str, tuple[float, float]]()
         """By provider IDs without a machine: since when, and until when it is left out."""
         self._known = Newest[int, None]()
@@ -130,7 +130,7 @@ class PresentNodes:
         async with self._asking.held():
             due = [node for node in self._present(nodes) if self._is_due(node)]
             try:
-                await self._ask(due, len(nodes), has_proof=False)
+                await self._ask(self._look_up, due, len(nodes))
             except CloudError:  # so that they are looked for as long as it fails
                 now = time.monotonic()
                 self._remember(due)
@@ -153,11 +153,11 @@ class PresentNodes:
     async def _has_absent(self, nodes: Sequence[Node]) -> bool:
         """Whether some of these nodes have no machine any more, by what the cloud says now."""
         asked = [node for node in self._present(nodes) if node.provider_id]
-        if await self._ask(asked, len(asked), has_proof=True):
+        if await self._ask(self._describe, asked, len(asked)):
             self._ended_at = time.monotonic()
         return len(self._present(nodes)) < len(nodes)
 
-    async def _ask(self, nodes: Sequence[Node], total: int, *, has_proof: bool) -> Sequence[Node]:
+    async def _ask(self, read: Describe, nodes: Sequence[Node], total: int) -> Sequence[Node]:
         """Leave out those without a machine; while some are, by no proof, which takes a call each.
 
         It raises where these are most of `total` and their kubelets are alive: all would leave all
@@ -165,9 +165,7 @@ class PresentNodes:
         """
         if not nodes:
             return []
-        part = self._instances
-        ask = part.describe if has_proof or not isinstance(part, LooksUp) else part.look_up
-        answers: Mapping[str, Answer] = await invoke(ask, nodes)
+        answers: Mapping[str, Answer] = await invoke(read, nodes)
         lost = [node for node in nodes if is_absent(answers.get(node.name))]
         if (ready := sum(node.is_ready for node in lost)) > max(PLAUSIBLE_LOSS, total / 2):
             raise CloudError(f"the cloud reports {ready} machines of Ready nodes gone: not trusted")
