@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ccm.background import start_task
 from ccm.cloud.gate import invoke, with_priority
@@ -14,6 +14,7 @@ from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Prior
 from ccm.errors import CloudError, NotLeading, RetryAfter, Throttled
 from ccm.model.cloud import Gone, Instance, Unknown, VolumePlace
 from workers.controller import ControllerContext
+from workers.executor import KeyExecutor
 
 log = logging.getLogger(__name__)
 
@@ -34,19 +35,9 @@ class Named(Protocol):
 
 
 ObjectT = TypeVar("ObjectT", bound=Named)
-ObjectT_contra = TypeVar("ObjectT_contra", bound=Named, contravariant=True)
 AnswerT = TypeVar("AnswerT")
-AnswerT_co = TypeVar("AnswerT_co", covariant=True)
-
-
-class Describer(Protocol[ObjectT_contra, AnswerT_co]):
-    """The part of a provider that answers for many objects in one read, by their names."""
-
-    batch_size: int
-
-    def describe(
-        self, objects: Sequence[ObjectT_contra], /
-    ) -> Mapping[str, AnswerT_co] | Awaitable[Mapping[str, AnswerT_co]]: ...
+Read = Callable[[Sequence[ObjectT]], Mapping[str, AnswerT] | Awaitable[Mapping[str, AnswerT]]]
+"""A method of a provider that answers for many objects at once, by their names."""
 
 
 class BatchReader(Generic[ObjectT, AnswerT]):
@@ -58,20 +49,20 @@ class BatchReader(Generic[ObjectT, AnswerT]):
 
     def __init__(
         self,
-        part: Describer[ObjectT, AnswerT],
+        read: Read[ObjectT, AnswerT],
+        batch_size: int,
         priority: Priority,
         context: ControllerContext,
-        read: Callable[[Sequence[ObjectT]], Any] | None = None,
         in_flight: int = READS_IN_FLIGHT,
     ) -> None:
-        """`read` in place of `part.describe`; so many reads are under way at the same time."""
-        self._part, self._priority, self._timings = part, priority, context.timings
-        self._read = read
+        """So many reads are under way at the same time, each about `batch_size` objects at most."""
+        self._read, self._batch_size = read, batch_size
+        self._priority, self._timings = priority, context.timings
         self._executor, self._queue = context.executor, context.queue
         self._waiting: dict[str, tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]] = {}
         self._answers: dict[str, tuple[float, tuple[str, ...], AnswerT | Unknown]] = {}
         self._some, self._enough = asyncio.Event(), asyncio.Event()
-        self._wanted = part.batch_size  # objects in the batch that gathers
+        self._wanted = batch_size  # objects in the batch that gathers
         self._joined_at = 0.0  # by the loop's clock
         self._slots = asyncio.Semaphore(in_flight)
         self._reads: set[asyncio.Task[None]] = set()
@@ -114,36 +105,12 @@ class BatchReader(Generic[ObjectT, AnswerT]):
                 if not batch:  # who waited was cancelled
                     self._slots.release()
                     continue
-                is_full = len(batch) >= self._part.batch_size
+                is_full = len(batch) >= self._batch_size
                 last = leave(gathering, clock(), len(batch), is_full, timings)
                 self._reads.add(start_task(self._read_for(batch), self._reads.discard))
         finally:
             for read in self._reads:
                 read.cancel()
-
-    async def describe(
-        self, batch: Sequence[ObjectT], priority: Priority
-    ) -> dict[str, AnswerT | Unknown] | None:
-        """One answer for each object of `batch`, by name, whatever the provider does.
-
-        None when the cloud throttles; raises `NotLeading` when this process does not lead.
-        """
-        if not batch:
-            return {}
-        read = self._read or self._part.describe
-        try:
-            with self._executor.journaled([obj.name for obj in batch]), with_priority(priority):
-                answers = await invoke(read, batch)
-            return {obj.name: _checked(answers.get(obj.name)) for obj in batch}
-        except Throttled:
-            return None
-        except NotLeading:
-            raise
-        except CloudError as error:
-            return {obj.name: Unknown(str(error)) for obj in batch}
-        except Exception as error:  # around one callback: a provider's bug is one failed read
-            log.exception("provider failed", extra={"call": getattr(read, "__qualname__", "")})
-            return {obj.name: Unknown(f"provider failed: {error!r}") for obj in batch}
 
     async def _join(self, name: str, obj: ObjectT) -> AnswerT | Unknown:
         """Wait for the answer in the next batch."""
@@ -162,7 +129,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
     async def _gather(self, batch: GatheringBatch) -> None:
         """Wait until it is time for the batch to leave."""
         clock, timings = asyncio.get_running_loop().time, self._timings.batch
-        full = self._part.batch_size
+        full = self._batch_size
         while len(self._waiting) < full:
             for _ in range(TURNS_TO_JOIN):
                 await asyncio.sleep(0)
@@ -183,7 +150,7 @@ class BatchReader(Generic[ObjectT, AnswerT]):
             await self._enough.wait()
 
     def _next_batch(self) -> "list[tuple[ObjectT, asyncio.Future[AnswerT | Unknown]]]":
-        names = list(self._waiting)[: self._part.batch_size]
+        names = list(self._waiting)[: self._batch_size]
         batch = [self._waiting.pop(name) for name in names]
         if not self._waiting:
             self._some.clear()
@@ -213,11 +180,36 @@ class BatchReader(Generic[ObjectT, AnswerT]):
         priority = self._priority
         if self._in_vain >= MOST_IN_VAIN:
             priority = max(priority, Priority.LB_ENSURE)
-        while (answers := await self.describe(batch, priority)) is None:  # noqa: ASYNC110
+        while (answers := await read_batch(self._executor, self._read, batch, priority)) is None:  # noqa: ASYNC110
             await asyncio.sleep(self._timings.throttled_batch_retry)
         is_found = any(isinstance(item, Instance | VolumePlace) for item in answers.values())
         self._in_vain = 0 if is_found else self._in_vain + 1
         return answers
+
+
+async def read_batch(
+    executor: KeyExecutor,
+    read: Read[ObjectT, AnswerT],
+    batch: Sequence[ObjectT],
+    priority: Priority,
+) -> dict[str, AnswerT | Unknown] | None:
+    """One answer for each object of `batch`, by name, whatever the provider does.
+
+    None when the cloud throttles; raises `NotLeading` when this process does not lead.
+    """
+    try:
+        with executor.journaled([obj.name for obj in batch]), with_priority(priority):
+            answers = await invoke(read, batch)
+        return {obj.name: _checked(answers.get(obj.name)) for obj in batch}
+    except Throttled:
+        return None
+    except NotLeading:
+        raise
+    except CloudError as error:
+        return {obj.name: Unknown(str(error)) for obj in batch}
+    except Exception as error:  # around one callback: a provider's bug is one failed read
+        log.exception("provider failed", extra={"call": getattr(read, "__qualname__", "")})
+        return {obj.name: Unknown(f"provider failed: {error!r}") for obj in batch}
 
 
 def _checked(answer: AnswerT | None) -> AnswerT | Unknown:

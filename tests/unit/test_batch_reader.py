@@ -35,13 +35,16 @@ class Reading:
         provider = new_provider(instances=self.machines)
         context = controller_context(module, provider, Cluster(), port, executor=self.quarantine)
         self.reader: BatchReader[Node, Answer] = BatchReader(
-            self.machines, Priority.NODE_INIT, context
+            self._describe, page, Priority.NODE_INIT, context
         )
 
     def start(self, *names: str) -> list["asyncio.Task[Answer]"]:
         for name in names:
             self.machines.answers[name] = machine(f"fake://{name}")
         return [asyncio.create_task(self._read(name)) for name in names]
+
+    async def _describe(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
+        return await self.machines.describe(nodes)
 
     async def _read(self, name: str) -> Answer:
         await self.quarantine.acquire_slot()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from ccm.bus.frames import Message, PermitDeletions
-from ccm.cloud.interface import Instances, LooksUp
+from ccm.cloud.interface import Instances, look_up_of
 from ccm.controllers import LIFECYCLE, NODE, is_enabled
 from ccm.decide.budget import Priority
 from ccm.errors import CloudError, Contested, KubernetesError
@@ -125,26 +125,17 @@ class NodeController:
 
     def __init__(self, context: ControllerContext, instances: Instances) -> None:
         self._context, self._instances = context, instances
-        look_up = instances.look_up if isinstance(instances, LooksUp) else None
+        size = instances.batch_size
         self._reader: BatchReader[Node, Answer] = BatchReader(
-            instances, Priority.NODE_INIT, context, look_up
+            look_up_of(instances), size, Priority.NODE_INIT, context
         )
         self._proofs: BatchReader[Node, Answer] = BatchReader(
-            instances, Priority.REFRESH, context, in_flight=1
+            instances.describe, size, Priority.REFRESH, context, in_flight=1
         )
         self._watched: set[str] = set()  # names of Nodes that the cloud is asked about
         self._refreshed: dict[str, None] = {}  # names of Nodes in the order of their refreshes
-        self._refresh_pass = RefreshPass(
-            context, self._proofs, instances.batch_size, self._refreshed
-        )
-        self._monitor_pass = MonitorPass(
-            context,
-            self._proofs,
-            self._reader if look_up else None,
-            instances,
-            self._watched,
-            self._refresh_pass,
-        )
+        self._refresh_pass = RefreshPass(context, instances, self._refreshed)
+        self._monitor_pass = MonitorPass(context, instances, self._watched, self._refresh_pass)
         self._holders = context.machine_holders()
         self._remover = NodeRemover(context, self._holders)
         self._initialized = self._followed = 0

@@ -8,13 +8,13 @@ from itertools import islice
 
 from ccm import metrics
 from ccm.bus.frames import CompareRoutes, ProposeDeletions
-from ccm.cloud.interface import Instances
+from ccm.cloud.interface import Describe, Instances, LooksUp
 from ccm.cloud.lookup import batches, in_turns
 from ccm.decide.budget import Priority
 from ccm.errors import NotLeading
 from ccm.model.cloud import Answer, Gone, Instance, Unknown, is_absent
 from ccm.model.objects import NODE_IDENTITY, Node
-from workers.batch_reader import BatchReader
+from workers.batch_reader import read_batch
 from workers.controller import ControllerContext
 from workers.node.plan import CannotPlan, is_refreshed, is_watched, plan_update
 from workers.store import Store
@@ -39,23 +39,21 @@ class MonitorPass:
     many do, and however often, at most twice as much is read.
 
     A proof that a machine is gone may take a call. Of those proven before, the oldest are proven
-    again, and those found gone last: so many as may be deleted. `unproven` looks for the others:
+    again, and those found gone last: so many as may be deleted. The others are looked up alone:
     while they are not found, they are as gone as they were, which is too old to permit anything.
     """
 
     def __init__(
         self,
         context: ControllerContext,
-        reader: BatchReader[Node, Answer],
-        unproven: BatchReader[Node, Answer] | None,
         instances: Instances,
         watched: Collection[str],
         refresh: "RefreshPass",
     ) -> None:
         self._watched = watched  # names of Nodes that a pass is about
         self._refresh, self._some_gone = refresh, False
-        self._context, self._reader, self._batch_size = context, reader, instances.batch_size
-        self._unproven = unproven
+        self._context, self._instances = context, instances
+        self._look_up = instances.look_up if isinstance(instances, LooksUp) else None
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
         self._proven: dict[str, tuple[tuple[str, ...], float, float, Gone]] = {}
         """By name: of which Node, since when, and when it was proven last."""
@@ -97,7 +95,7 @@ class MonitorPass:
         asked = [*nodes, *ready]
         later = self._later(asked)
         first = [node for node in asked if node.name not in later]
-        answers = await self._ask_all(first, self._reader)
+        answers = await self._ask_all(first, self._instances.describe)
         answers |= later | await self._found([node for node in asked if node.name in later])
         timed = await self._still_about(asked, answers)
         gone = [
@@ -128,7 +126,7 @@ class MonitorPass:
 
     async def _next_ready(self, nodes: Sequence[Node]) -> list[Node]:
         """Others that are Ready: as many as fill up the last batch, half of one at least."""
-        size, names = self._batch_size, {node.name for node in nodes}
+        size, names = self._instances.batch_size, {node.name for node in nodes}
         room = -len(nodes) % size
         others = await self._refresh.next_ready(room if 2 * room >= size else room + size)
         return [node for node in others if node.name not in names]
@@ -140,7 +138,7 @@ class MonitorPass:
         """What is known of those that are not proven gone again in this pass: first of those that
         are not deleted for it. A kubelet may keep an old Node from being deleted for ever.
         """
-        if not self._unproven:
+        if not self._look_up:
             return {}
         proven = (self._proven.get(node.name) for node in nodes)
         known = sorted(
@@ -159,16 +157,14 @@ class MonitorPass:
 
     async def _found(self, nodes: Sequence[Node]) -> TimedAnswers:
         """Answers about those of which more is found than that there is no machine."""
-        answers = await self._ask_all(nodes, self._unproven or self._reader)
+        answers = await self._ask_all(nodes, self._look_up or self._instances.describe)
         return {name: it for name, it in answers.items() if not is_absent(it[1])}
 
-    async def _ask_all(
-        self, nodes: Sequence[Node], reader: BatchReader[Node, Answer]
-    ) -> TimedAnswers:
+    async def _ask_all(self, nodes: Sequence[Node], read: Describe) -> TimedAnswers:
         answers: TimedAnswers = {}
-        for batch in batches(nodes, self._batch_size):
+        for batch in batches(nodes, self._instances.batch_size):
             asked_at = time.monotonic()  # an answer is at least as new as its question
-            found = await self._ask(batch, reader)
+            found = await self._ask(batch, read)
             answers |= {name: (asked_at, answer) for name, answer in found.items()}
         return answers
 
@@ -184,11 +180,9 @@ class MonitorPass:
                 timed[node.name] = at, Unknown("it changed while the cloud was asked")
         return timed
 
-    async def _ask(
-        self, batch: Sequence[Node], reader: BatchReader[Node, Answer]
-    ) -> dict[str, Answer]:
+    async def _ask(self, batch: Sequence[Node], read: Describe) -> dict[str, Answer]:
         try:
-            answers = await reader.describe(batch, Priority.REFRESH)
+            answers = await read_batch(self._context.executor, read, batch, Priority.REFRESH)
         except NotLeading as error:
             return {node.name: Unknown(str(error)) for node in batch}
         known = [each for each in (answers or {}).values() if not isinstance(each, Unknown)]
@@ -208,13 +202,11 @@ class RefreshPass:
     def __init__(
         self,
         context: ControllerContext,
-        reader: BatchReader[Node, Answer],
-        batch_size: int,
+        instances: Instances,
         names: dict[str, None],
     ) -> None:
         """`names` are of the Nodes to ask about, first the one asked about longest ago."""
-        self._context, self._reader, self._batch_size = context, reader, batch_size
-        self._waiting = names
+        self._context, self._instances, self._waiting = context, instances, names
         self._answers: dict[str, tuple[str, Instance | Gone]] = {}
         self.passes = 0  # how often all nodes were asked about since the start
 
@@ -244,7 +236,7 @@ class RefreshPass:
         period = self._context.settings.node_status_update_frequency
         batches_due, asked = 0.0, 0
         while True:
-            size = max(1, math.ceil(len(self._waiting) / self._batch_size))
+            size = max(1, math.ceil(len(self._waiting) / self._instances.batch_size))
             pause = period / max(size, REFRESH_STEPS)
             is_hinted = await hinted.sleep(pause)
             batches_due = float(size) if is_hinted else batches_due + size * pause / period
@@ -259,12 +251,12 @@ class RefreshPass:
 
     async def _ask_next(self, left: int) -> int:
         """Ask about the next batch, of those left in this pass; returns how many nodes it has."""
-        names = list(islice(self._waiting, max(0, min(left, self._batch_size))))
+        names = list(islice(self._waiting, max(0, min(left, self._instances.batch_size))))
         self._move_last(names)
         nodes = await nodes_where(self._context.store, names, self._is_due)
-        if nodes:
-            for node, answer in zip(nodes, await self._answers_for(nodes), strict=True):
-                self.take(node, answer)
+        answers = await self._answers_for(nodes) if nodes else {}
+        for node in nodes:
+            self.take(node, answers[node.name])
         return len(names)
 
     def _move_last(self, names: Iterable[str]) -> None:
@@ -285,15 +277,16 @@ class RefreshPass:
         if before or node.name in self._answers:
             self._context.queue.add(node.name)
 
-    async def _answers_for(self, nodes: Sequence[Node]) -> list[Answer]:
+    async def _answers_for(self, nodes: Sequence[Node]) -> dict[str, Answer]:
+        executor, read = self._context.executor, self._instances.describe
         while True:
             await self._context.performer.permission.wait()
             try:
-                answers = await self._reader.describe(nodes, Priority.REFRESH)
+                answers = await read_batch(executor, read, nodes, Priority.REFRESH)
             except NotLeading:
                 continue
             if answers is not None:
-                return [answers[node.name] for node in nodes]
+                return answers
             await asyncio.sleep(self._context.timings.throttled_refresh_retry)
 
     def _differs(self, node: Node, instance: Instance) -> bool:

@@ -72,7 +72,7 @@ class VolumeLabelController:
         has_zones = not isinstance(volumes, RegionalVolumes) or volumes.has_zones
         self._rules = LabelRules(volumes.csi_drivers, volumes.legacy_sources, is_legacy, has_zones)
         self._reader: BatchReader[PersistentVolume, PlaceAnswer] = BatchReader(
-            volumes, Priority.VOLUME, context
+            volumes.describe, volumes.batch_size, Priority.VOLUME, context
         )
         self._labelled = 0
 

@@ -85,7 +85,7 @@ class TaggingController:
         settings, cloud = context.settings, cast("AwsCloud", context.provider)
         self._context, self._tags = context, settings.tags
         self._reader: BatchReader[TagRequest, Answer] = BatchReader(
-            cloud.instance_tags, Priority.REFRESH, context
+            cloud.instance_tags.describe, cloud.instance_tags.batch_size, Priority.REFRESH, context
         )
         rate, burst = (
             settings.tagging_controller_rate_limit,

@@ -13,6 +13,7 @@ from ccm.controllers import LIFECYCLE, NODE
 from ccm.errors import CloudError, Denied, KubernetesError, NotLeading
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Node
+from tests.support.cloud import Inventory
 from tests.support.context import TIMINGS
 from tests.support.nodes import (
     OTHER_TAINT,
@@ -89,9 +90,10 @@ async def test_without_a_usable_answer_the_node_stays_as_it_is_and_is_tried_agai
 
 @pytest.mark.parametrize("answers", [None, [], {"node-1": "running"}, {"node-1": None}])
 async def test_what_is_no_answer_is_the_providers_failure(answers: Any) -> None:
-    async with world() as w:
+    machines = Inventory()
+    machines.describe = lambda nodes: answers  # type: ignore[method-assign, assignment]
+    async with world(machines=machines) as w:
         w.cluster.put(node(tainted))
-        w.machines.describe = lambda nodes: answers  # type: ignore[method-assign, assignment]
         with pytest.raises(CloudError):
             await w.sync()
 

@@ -10,6 +10,7 @@ from ccm.controllers import NODE
 from ccm.errors import KubernetesError, Throttled
 from ccm.model.cloud import Gone, PowerState, Unknown
 from ccm.model.objects import Node
+from tests.support.cloud import Inventory
 from tests.support.context import TIMINGS
 from tests.support.nodes import (
     machine,
@@ -66,7 +67,7 @@ async def passes(w: World, count: int = 1) -> None:
 async def test_a_pass_asks_once_about_each_node_in_as_few_reads_as_there_are_pages(
     page: int,
 ) -> None:
-    async with world(NODE, page=page, node_status_update_frequency=PERIOD) as w:
+    async with world(NODE, machines=Inventory(page), node_status_update_frequency=PERIOD) as w:
         names = [f"node-{number:03}" for number in range(100)]
         for name in names:
             put(w, name, address="1.1.1.1")
@@ -140,7 +141,7 @@ async def test_a_ready_node_whose_machine_is_gone_is_reported_and_stays() -> Non
 async def test_nodes_that_join_are_refreshed_within_one_period() -> None:
     """Also those that join while a pause of few nodes, or of none, goes on."""
     period = 300.0
-    async with world(page=10, node_status_update_frequency=period) as w:
+    async with world(machines=Inventory(10), node_status_update_frequency=period) as w:
         loop = asyncio.get_running_loop()
         for first, count in ((0, 1), (1, 100)):
             await asyncio.sleep(0.4 * period)

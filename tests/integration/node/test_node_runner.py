@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ccm.bus.frames import Ack, Objects
+from tests.support.cloud import Inventory
 from tests.support.context import running as under_runner
 from tests.support.nodes import machine, node, tainted
 from tests.support.waiting import let_run, until
@@ -23,7 +24,7 @@ NAMES = [f"node-{number}" for number in range(5)]
 @asynccontextmanager
 async def running(limit: int) -> AsyncIterator[tuple[World, Runner, "asyncio.Task[None]"]]:
     """A runner that was told of five tainted nodes, which all have a machine."""
-    w = World(5, limit=limit)
+    w = World(Inventory(5), limit=limit)
     async with under_runner(module, w.context, w.controller, w.port) as (runner, work):
         for name in NAMES:
             w.cluster.put(node(tainted, name=name))

@@ -35,15 +35,15 @@ class World(InventoryWorld):
     KEY = "node-1"
     controller: NodeController
 
-    def __init__(self, page: int = 100, **options: Any) -> None:
-        self.machines = Inventory(page)
+    def __init__(self, machines: Inventory | None = None, **options: Any) -> None:
+        self.machines = machines or Inventory()
         super().__init__(module, "instances", self.machines, **options)
 
 
 @asynccontextmanager
 async def world(
     *controllers: str,
-    page: int = 100,
+    machines: Inventory | None = None,
     limit: int = MANY,
     timings: Timings = TIMINGS,
     **flags: Any,
@@ -52,7 +52,7 @@ async def world(
     if controllers:
         flags |= {"controllers": controllers, "node_monitor_period": 0.01}
     settings = replace(SETTINGS, **flags)
-    async with World(page, settings=settings, limit=limit, timings=timings).running() as made:
+    async with World(machines, settings=settings, limit=limit, timings=timings).running() as made:
         yield made
 
 
