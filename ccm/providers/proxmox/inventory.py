@@ -14,6 +14,7 @@ from time import monotonic
 from ccm.cloud.lookup import MAX_PARTS, in_turns
 from ccm.cloud.machines import Listing, join_reasons
 from ccm.cloud.shared_read import SharedRead
+from ccm.decide.budget import MOST_OBJECTS, Allowances
 from ccm.errors import CloudError, NotFound
 from ccm.http import path_of
 from ccm.model.cloud import UUID
@@ -24,6 +25,8 @@ VM, CONTAINER = "qemu", "lxc"
 RUNNING, STOPPED = "running", "stopped"
 UPTIME_STALE = 60.0  # seconds; hosts report them every ten, and later when they are busy
 MAX_TEXT = 4096  # characters of a line of a configuration
+DOUBTS, DOUBT_PAUSE = 2, 300.0
+"""So many times a configuration is doubted at once, then once in so many seconds."""
 MOST_LEFT = 10_000  # machines whose last host is remembered, beside as many as there are
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 SKU = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -92,6 +95,7 @@ class Inventory:
         self._cached: dict[int, tuple[ListedMachine, Identity]] = {}
         self._hosts: dict[int, str] = {}  # where each machine was last
         self._members: list[str] = []
+        self._doubts = Allowances[int](DOUBTS, DOUBT_PAUSE, MOST_OBJECTS)
         self.read_again = SharedRead(self.read)
 
     async def read(self) -> MachineList:
@@ -116,6 +120,11 @@ class Inventory:
     def forget_identity(self, machine: ListedMachine) -> None:
         """Read its configuration again when it is next asked for."""
         self._cached.pop(machine.vmid, None)
+
+    def doubt_identity(self, machine: ListedMachine) -> None:
+        """The same, once in a while: kubelets may name any machine, and state another UUID."""
+        if not self._doubts.take(machine.vmid, monotonic()):
+            self.forget_identity(machine)
 
     async def identity(self, machine: ListedMachine) -> Identity:
         """What its configuration says; raises `NotFound` when it has just moved.

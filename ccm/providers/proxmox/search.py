@@ -70,7 +70,7 @@ class Search:
             return [Found(inventory, machine, inventory.known_identity(machine))]
         found = await self._with_identity(inventory, machine)
         if system_uuid(node) and not is_of(found, node):
-            inventory.forget_identity(machine)  # the answer may have been another's
+            inventory.doubt_identity(machine)  # the answer may have been another's
             return Unknown(f"machine {vmid} of {region} is another one: it has not the Node's UUID")
         return [found]
 
@@ -149,7 +149,7 @@ class Search:
             return found or await self._search(uuid)
         finally:
             for inventory, machine in doubted[:MAX_LOST]:
-                inventory.forget_identity(machine)
+                inventory.doubt_identity(machine)
 
     async def _search(self, uuid: str) -> list[Found]:
         """Those with this UUID of all machines: a read for each, once."""

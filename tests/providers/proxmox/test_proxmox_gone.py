@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 
 from ccm.errors import CloudError, NotFound
-from ccm.model.cloud import Gone, Instance
+from ccm.model.cloud import Gone, Instance, Unknown
 from ccm.model.objects import Node
 from ccm.providers.proxmox.api import ProxmoxApi
-from ccm.providers.proxmox.inventory import MOST_LEFT, Identity, Inventory, ListedMachine
+from ccm.providers.proxmox.inventory import DOUBTS, MOST_LEFT, Identity, Inventory, ListedMachine
 from ccm.providers.proxmox.search import Found, Search
 from tests.providers.proxmox.conftest import Started, node_with
 from tests.providers.proxmox.served import ALL_RIGHTS, LIST, TOKEN, Served, config_of
@@ -67,6 +67,20 @@ async def test_a_uuid_that_no_machine_has_is_gone(pve: Served, cloud: Started) -
 async def test_a_machine_without_a_uuid_may_be_anyones(pve: Served, cloud: Started) -> None:
     pve.add(101, "other")
     assert "machine 101 of one has no UUID" in await cloud.why(NAMED)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_nodes_that_state_another_uuid_of_a_machine_have_it_read_few_times(
+    pve: Served, cloud: Started, is_named: bool
+) -> None:
+    """Each cost a call, before those that join: of ever new names, these waited for a minute."""
+    pve.add(100, "node-1", UUID)
+    for number in range(20):
+        name, provider_id = ("node-1", "") if is_named else (f"n-{number}", "proxmox://one/100")
+        answers = await cloud.describe(node_with(name, OTHER_UUID, provider_id))
+        assert isinstance(answers[name], Unknown)
+    assert len(pve.paths("/config")) <= DOUBTS + 1
+    assert isinstance(await cloud.describe_one(UNNAMED), Instance)
 
 
 async def test_a_node_that_states_another_uuid_of_a_machine_keeps_no_other_from_being_gone(
