@@ -41,7 +41,9 @@ LARGE = 100_000  # bytes of an object, whose writes cost others time
 RESERVED = 5  # one in so many slots is not for a namespace that has all others
 REST = 4  # times what a large write took, until its turn is another's
 IN_A_PASS = 0.001  # seconds of the processor for one namespace, in one pass of the loop
-LONG = 0.01  # seconds of the processor in one turn of the loop, which others feel
+LONG = 0.01  # seconds of the processor in one turn of the loop
+LONG_BESIDE_OTHERS = 0.002  # the same where others have theirs between, and wait for it
+BESIDE = 1.0  # seconds since a turn of another
 FOR_A_NODE = 5e-6  # seconds more for each Node: all Services have these behind them
 SHARE = 0.125  # of the time, for the long turns of one namespace
 SAVED = 0.2  # seconds of rest that a quiet time makes up for
@@ -271,8 +273,8 @@ class NamespaceSlots:
 class ProcessorShares:
     """Gives the namespaces turns at the processor, and has those rest whose turns are long.
 
-    A Service with 5,000 source ranges takes 50 ms to read, and as much to compare. Turns shorter
-    than `LONG` are free, however many there are, but go one behind another: between two of them
+    A Service with 5,000 source ranges takes 20 ms to read, and as much to compare. Turns that are
+    not long are free, however many there are, but go one behind another: between two of them
     others have theirs. Urgent work counts as all does, and rests for what was urgent before.
     """
 
@@ -280,6 +282,7 @@ class ProcessorShares:
         self._node_count = node_count
         self._passes = WeakValueDictionary[str, _Pass]()  # by namespace
         self._rests_until: dict[tuple[str, bool], float] = {}  # also of what is urgent alone
+        self._latest, self._changed = "", 0.0  # the namespace that had a turn, and since when
 
     def seconds_to_rest(self, key: str, is_urgent: bool = False) -> float:
         """How long a reconcile of `key` is still to wait for others; 0 or less for most."""
@@ -291,9 +294,12 @@ class ProcessorShares:
         return await _by_turns(work, self._passes.setdefault(namespace_of(key), _Pass()), count)
 
     def _count(self, namespace: str, is_urgent: bool, seconds: float) -> None:
-        if seconds < LONG + FOR_A_NODE * self._node_count():
-            return
         now = time.monotonic()
+        if namespace != self._latest:
+            self._latest, self._changed = namespace, now
+        least = LONG_BESIDE_OTHERS if now - self._changed < BESIDE else LONG
+        if seconds < least + FOR_A_NODE * self._node_count():
+            return
         if len(self._rests_until) > NAMESPACES_KEPT:
             self._rests_until = {name: it for name, it in self._rests_until.items() if it > now}
         for counted in (namespace, False), *([(namespace, True)] if is_urgent else []):

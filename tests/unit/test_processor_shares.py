@@ -6,7 +6,15 @@ import time
 import pytest
 
 from tests.support.virtual_time import VirtualLoop
-from workers.executor import FOR_A_NODE, LONG, SAVED, SHARE, ProcessorShares
+from workers.executor import (
+    BESIDE,
+    FOR_A_NODE,
+    LONG,
+    LONG_BESIDE_OTHERS,
+    SAVED,
+    SHARE,
+    ProcessorShares,
+)
 
 pytestmark = pytest.mark.virtual_time
 
@@ -38,6 +46,20 @@ async def test_short_turns_are_free_however_many_there_are(shares: ProcessorShar
     for _ in range(20):
         await shares.measure("honest/web", steps(100, LONG / 50))
     assert shares.seconds_to_rest("honest/web") <= 0
+
+
+async def test_beside_others_shorter_turns_count_until_these_have_none_any_more(
+    shares: ProcessorShares,
+) -> None:
+    seconds = 2 * LONG_BESIDE_OTHERS
+    for _ in range(20):
+        await shares.measure("honest/web", steps(3, seconds / 100))
+        await shares.measure("hostile/web", steps(5, seconds))
+    assert shares.seconds_to_rest("hostile/web") > 100 * seconds * (1 / SHARE - 1) - 1.1 * SAVED
+    assert shares.seconds_to_rest("honest/web") <= 0
+    await asyncio.sleep(max(shares.seconds_to_rest("hostile/web"), BESIDE))
+    await shares.measure("hostile/web", steps(1000, seconds))
+    assert shares.seconds_to_rest("hostile/web") <= 0
 
 
 async def test_between_two_turns_of_a_namespace_others_have_theirs(shares: ProcessorShares) -> None:
