@@ -132,7 +132,7 @@ class NodeController:
         self._proofs: BatchReader[Node, Answer] = BatchReader(
             instances.describe, size, Priority.REFRESH, context, in_flight=1
         )
-        self._watched: set[str] = set()  # names of Nodes that the cloud is asked about
+        self._watched: dict[str, bool] = {}  # by name, whether monitor passes are about a Node
         self._refreshed: dict[str, None] = {}  # names of Nodes in the order of their refreshes
         self._refresh_pass = RefreshPass(context, instances, self._refreshed)
         self._monitor_pass = MonitorPass(context, instances, self._watched, self._refresh_pass)
@@ -202,7 +202,6 @@ class NodeController:
     async def _reconcile(self, key: str) -> Result:
         node = self._node(key)
         if node is None:
-            self._monitor_pass.forget(key)
             self._refresh_pass.forget(key)
             return Result("it is gone")
         if node.is_being_deleted:  # and held by someone's finalizer
@@ -319,7 +318,6 @@ class NodeController:
         """
         answer, writer = self._monitor_pass.answer(node), NodeWriter(self._context, node)
         if self._does_lifecycle:
-            self._monitor_pass.observe(node)
             await self._perform_each(node, writer, plan_power(node, answer))
         if node.is_uninitialized:
             return Result("left tainted: --controllers")
@@ -368,10 +366,12 @@ class NodeController:
 
     def _watch(self, name: str) -> None:
         """Notice which passes a Node is a matter of, as it now is in the store."""
-        node = self._node(name)
+        node, was_watched = self._node(name), self._watched.pop(name, None)
         provider_ids = self._context.provider.provider_ids
-        has_to = node is not None and is_watched(node, provider_ids)
-        (self._watched.add if has_to else self._watched.discard)(name)
+        if node is not None:
+            self._watched[name] = is_watched(node, provider_ids)
+            if self._watched[name] and was_watched is False:
+                self._monitor_pass.run_early()
         if node is not None and is_refreshed(node, provider_ids):
             self._refreshed.setdefault(name)
         else:

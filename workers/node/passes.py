@@ -3,12 +3,13 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from ccm import metrics
 from ccm.bus.frames import CompareRoutes, ProposeDeletions
-from ccm.cloud.interface import Describe, Instances, LooksUp
+from ccm.cloud.interface import Describe, Instances, LooksUp, look_up_of
 from ccm.cloud.lookup import batches, in_turns
 from ccm.decide.budget import Priority
 from ccm.errors import NotLeading
@@ -25,6 +26,22 @@ TimedAnswers = dict[str, tuple[float, Answer]]
 REFRESH_STEPS = 20  # of a period: how often a refresh looks how many nodes there are, at least
 ROUNDING = 0.01  # of a batch
 LEAST_PROVEN, PROVEN_SHARE = 10, 0.01  # called gone before, whose machines a pass proves gone again
+
+
+class LastGone(NamedTuple):
+    """The last pass's answer about a Node whose machine is gone, and since when it has been that;
+    monotonic times at which it was asked for.
+    """
+
+    node: Node
+    since: float
+    at: float
+    answer: Gone
+
+    @property
+    def may_be_deleted(self) -> bool:
+        """Whether Nodes are deleted for such an answer."""
+        return bool(self.node.provider_id) and not self.node.is_ready
 
 
 class MonitorPass:
@@ -47,33 +64,23 @@ class MonitorPass:
         self,
         context: ControllerContext,
         instances: Instances,
-        watched: Collection[str],
+        watched: Mapping[str, bool],
         refresh: "RefreshPass",
     ) -> None:
-        self._watched = watched  # names of Nodes that a pass is about
-        self._refresh, self._some_gone = refresh, False
+        """`watched` is by the names of all Nodes whether a pass is about them."""
         self._context, self._instances = context, instances
-        self._look_up = instances.look_up if isinstance(instances, LooksUp) else None
+        self._look_up = look_up_of(instances)
+        self._watched, self._refresh = watched, refresh
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
-        self._proven: dict[str, tuple[tuple[str, ...], float, float, Gone]] = {}
-        """By name: of which Node, since when, and when it was proven last."""
+        self._gone: dict[tuple[str, ...], LastGone] = {}  # of the last pass, by identity
         self._pause = context.changes.hinted_sleep()
         self._can_run_early = True
-        self._ready: set[str] = set()  # names of Nodes that were Ready when last seen
 
-    def observe(self, node: Node) -> None:
-        """Notice whether `node` ceased to be Ready."""
-        if node.is_ready:
-            self._ready.add(node.name)
-        elif node.name in self._ready:
-            self._ready.remove(node.name)
-            if self._can_run_early:
-                self._can_run_early = False
-                self._pause.wake()
-
-    def forget(self, name: str) -> None:
-        """There is no such Node any more."""
-        self._ready.discard(name)
+    def run_early(self) -> None:
+        """Begin the next pass at once, as a Node ceased to be Ready."""
+        if self._can_run_early:
+            self._can_run_early = False
+            self._pause.wake()
 
     def answer(self, node: Node) -> Answer | None:
         """What the last pass said about this very node, and not about one before of its name."""
@@ -90,32 +97,21 @@ class MonitorPass:
 
     async def _pass(self) -> None:
         began = time.monotonic()
-        nodes = await nodes_where(self._context.store, self._watched, self._is_watched)
-        ready = await self._next_ready(nodes) if self._some_gone else []
+        names = [name for name, is_watched in self._watched.items() if is_watched]
+        nodes = await nodes_where(self._context.store, names, self._is_watched)
+        is_some_gone = any(last.may_be_deleted for last in self._gone.values())
+        ready = await self._next_ready(nodes) if is_some_gone else []
         asked = [*nodes, *ready]
-        later = self._later(asked)
-        first = [node for node in asked if node.name not in later]
-        answers = await self._ask_all(first, self._instances.describe)
-        answers |= later | await self._found([node for node in asked if node.name in later])
-        timed = await self._still_about(asked, answers)
-        gone = [
-            (node, at, answer)
-            for node in asked
-            for at, answer in (timed[node.name],)
-            if isinstance(answer, Gone)
-        ]
-        self._proven = {
-            node.name: (node.cloud_identity, self._since(node, at), at, item)
-            for node, at, item in gone
-        }
-        self._some_gone = any(node.provider_id and not node.is_ready for node, *_ in gone)
+        timed = await self._still_about(asked, await self._ask_all(asked))
+        self._gone = self._gone_of(asked, timed)
         for node in ready:
             self._refresh.take(node, timed[node.name][1])
         before = self._answers
         self._answers = {node.name: (node.uid, timed[node.name][1]) for node in nodes}
-        not_gone = [name for name, (_, answer) in timed.items() if not isinstance(answer, Gone)]
+        not_gone = [node.name for node in asked if node.cloud_identity not in self._gone]
         proposed = [
-            [node.name, node.uid, item.evidence, at, item.is_final] for node, at, item in gone
+            [node.name, node.uid, answer.evidence, at, answer.is_final]
+            for node, _, at, answer in self._gone.values()
         ]
         self._context.send(ProposeDeletions(len(asked), proposed, not_gone))
         for name in self._answers.keys() | before.keys():
@@ -134,33 +130,39 @@ class MonitorPass:
     def _is_watched(self, node: Node) -> bool:
         return is_watched(node, self._context.provider.provider_ids)
 
+    async def _ask_all(self, nodes: Sequence[Node]) -> TimedAnswers:
+        later = self._later(nodes)
+        first = [node for node in nodes if node.name not in later]
+        answers = await self._ask_in_batches(first, self._instances.describe)
+        others = [node for node in nodes if node.name in later]
+        found = await self._ask_in_batches(others, self._look_up)
+        return answers | later | {name: it for name, it in found.items() if not is_absent(it[1])}
+
     def _later(self, nodes: Sequence[Node]) -> TimedAnswers:
         """What is known of those that are not proven gone again in this pass: first of those that
         are not deleted for it. A kubelet may keep an old Node from being deleted for ever.
         """
-        if not self._look_up:
+        if not isinstance(self._instances, LooksUp):
             return {}
-        proven = (self._proven.get(node.name) for node in nodes)
-        known = sorted(
-            (node.is_ready or not node.provider_id, node.age_order, node.name, it)
-            for node, it in zip(nodes, proven, strict=True)
-            if it and it[0] == node.cloud_identity
-        )
+        gone = [self._gone[it.cloud_identity] for it in nodes if it.cloud_identity in self._gone]
+        gone.sort(key=lambda last: (not last.may_be_deleted, last.node.age_order))
         most = max(LEAST_PROVEN, int(PROVEN_SHARE * self._context.store.count(NODE_IDENTITY)))
-        others = sorted(known[most // 2 :], key=lambda item: (item[0], -item[3][1]))
-        return {name: (at, it) for *_, name, (_, _, at, it) in others[most - most // 2 :]}
+        newer = sorted(gone[most // 2 :], key=lambda last: (not last.may_be_deleted, -last.since))
+        return {last.node.name: (last.at, last.answer) for last in newer[most - most // 2 :]}
 
-    def _since(self, node: Node, at: float) -> float:
-        """When this very Node was called gone first, of those times without an end between."""
-        identity, since, *_ = self._proven.get(node.name, ((), at))
-        return since if identity == node.cloud_identity else at
+    def _gone_of(
+        self, nodes: Sequence[Node], timed: TimedAnswers
+    ) -> dict[tuple[str, ...], LastGone]:
+        gone = dict[tuple[str, ...], LastGone]()
+        for node in nodes:
+            at, answer = timed[node.name]
+            if isinstance(answer, Gone):
+                before = self._gone.get(node.cloud_identity)
+                since = before.since if before else at
+                gone[node.cloud_identity] = LastGone(node, since, at, answer)
+        return gone
 
-    async def _found(self, nodes: Sequence[Node]) -> TimedAnswers:
-        """Answers about those of which more is found than that there is no machine."""
-        answers = await self._ask_all(nodes, self._look_up or self._instances.describe)
-        return {name: it for name, it in answers.items() if not is_absent(it[1])}
-
-    async def _ask_all(self, nodes: Sequence[Node], read: Describe) -> TimedAnswers:
+    async def _ask_in_batches(self, nodes: Sequence[Node], read: Describe) -> TimedAnswers:
         answers: TimedAnswers = {}
         for batch in batches(nodes, self._instances.batch_size):
             asked_at = time.monotonic()  # an answer is at least as new as its question
@@ -200,13 +202,10 @@ class RefreshPass:
     """
 
     def __init__(
-        self,
-        context: ControllerContext,
-        instances: Instances,
-        names: dict[str, None],
+        self, context: ControllerContext, instances: Instances, refreshed: dict[str, None]
     ) -> None:
-        """`names` are of the Nodes to ask about, first the one asked about longest ago."""
-        self._context, self._instances, self._waiting = context, instances, names
+        """`refreshed` has the names of the Nodes, first the one asked about longest ago."""
+        self._context, self._instances, self._refreshed = context, instances, refreshed
         self._answers: dict[str, tuple[str, Instance | Gone]] = {}
         self.passes = 0  # how often all nodes were asked about since the start
 
@@ -222,8 +221,8 @@ class RefreshPass:
     async def next_ready(self, count: int) -> list[Node]:
         """Ready Nodes that another pass asks about: those called gone, then those due next."""
         gone = {name for name, (_, answer) in self._answers.items() if isinstance(answer, Gone)}
-        others = (name for name in self._waiting if name not in gone)
-        names = [*islice(gone & self._waiting.keys(), count)]
+        others = (name for name in self._refreshed if name not in gone)
+        names = [*islice(gone & self._refreshed.keys(), count)]
         names += islice(others, count - len(names))
         self._move_last(names)
         return await nodes_where(
@@ -236,14 +235,14 @@ class RefreshPass:
         period = self._context.settings.node_status_update_frequency
         batches_due, asked = 0.0, 0
         while True:
-            size = max(1, math.ceil(len(self._waiting) / self._instances.batch_size))
+            size = max(1, math.ceil(len(self._refreshed) / self._instances.batch_size))
             pause = period / max(size, REFRESH_STEPS)
             is_hinted = await hinted.sleep(pause)
             batches_due = float(size) if is_hinted else batches_due + size * pause / period
             while batches_due > 1 - ROUNDING:
                 batches_due -= 1
-                asked += await self._ask_next(len(self._waiting) - asked)
-                if asked >= len(self._waiting):
+                asked += await self._ask_next(len(self._refreshed) - asked)
+                if asked >= len(self._refreshed):
                     self.passes, asked = self.passes + 1, 0
 
     def _is_due(self, node: Node) -> bool:
@@ -251,7 +250,7 @@ class RefreshPass:
 
     async def _ask_next(self, left: int) -> int:
         """Ask about the next batch, of those left in this pass; returns how many nodes it has."""
-        names = list(islice(self._waiting, max(0, min(left, self._instances.batch_size))))
+        names = list(islice(self._refreshed, max(0, min(left, self._instances.batch_size))))
         self._move_last(names)
         nodes = await nodes_where(self._context.store, names, self._is_due)
         answers = await self._answers_for(nodes) if nodes else {}
@@ -262,7 +261,7 @@ class RefreshPass:
     def _move_last(self, names: Iterable[str]) -> None:
         """They are now those asked about most recently."""
         for name in names:
-            self._waiting[name] = self._waiting.pop(name)
+            self._refreshed[name] = self._refreshed.pop(name)
 
     def take(self, node: Node, answer: Answer) -> None:
         """Keep an answer that a reconcile has to act upon, and drop one that is out of date."""
