@@ -141,6 +141,20 @@ def _address(host: str) -> Address | None:
     return mapped or address
 
 
+def client_context(ca_file: str = "", ca_data: str = "") -> ssl.SSLContext:
+    """TLS of a client, which takes what Go's library takes.
+
+    With DHE, which that never had, the server chooses how long a key is: 10,000 bits take a second.
+    """
+    context = ssl.create_default_context(cafile=ca_file or None, cadata=ca_data or None)
+    names = (cipher["name"] for cipher in context.get_ciphers())
+    context.set_ciphers(":".join(name for name in names if not name.startswith("DHE-")))
+    # Python is strict since 3.13, and would refuse CAs without key usage, which `openssl req -x509`
+    # makes, and certificates without their authority's key identifier.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
 async def open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
     """Have the proxy, which the socket leads to, connect it to `host`; a failure closes it."""
     loop = asyncio.get_running_loop()
@@ -169,8 +183,7 @@ async def encrypt(connected: socket.socket, proxy: Proxy) -> socket.socket:
     What is sent through it is TLS as well, which has a socket below it: so one end of a pair
     of sockets stands for the connection, and what comes at either side is passed on.
     """
-    context = ssl.create_default_context()
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # as for servers
+    context = client_context()
     loop = asyncio.get_running_loop()
     ours, other = socket.socketpair()
     ours.setblocking(False)

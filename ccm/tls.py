@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from aiohappyeyeballs import AddrInfoType, start_connection
 
-from ccm.proxy import Proxy, ProxyError, encrypt, open_tunnel, proxy_for, read_proxy
+from ccm.proxy import Proxy, ProxyError, client_context, encrypt, open_tunnel, proxy_for, read_proxy
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +66,7 @@ def client_tls(server: Server) -> ssl.SSLContext | None:
     for file in filter(os.path.exists, (server.ca_file, server.cert_file, server.key_file)):
         if not os.path.isfile(file):  # OpenSSL would wait until someone writes into a pipe
             raise OSError(errno.EINVAL, "it is not a regular file", file)
-    context = ssl.create_default_context(
-        cafile=server.ca_file or None, cadata=server.ca_data or None
-    )
+    context = client_context(server.ca_file, server.ca_data)
     if server.cert_file:
         # Without a pass phrase, OpenSSL would ask for it on the terminal.
         context.load_cert_chain(server.cert_file, server.key_file or None, password="")
@@ -76,10 +74,8 @@ def client_tls(server: Server) -> ssl.SSLContext | None:
     if not server.is_verified:
         context.verify_mode = ssl.CERT_NONE
     # As Go's library: each certificate that is given is trusted, an intermediate CA's, too, which
-    # Python does since 3.13. It is strict since then, and would refuse CAs without key usage, which
-    # `openssl req -x509` makes, and certificates without their authority's key identifier.
+    # Python does since 3.13.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
@@ -90,6 +86,23 @@ class TlsProtocol(asyncio.Protocol, ABC):
     @abstractmethod
     def expects_more(self) -> bool:
         """Whether an end of the connection would come too early."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSocket:
+    """A connected socket, and what OpenSSL reads of it and writes to it."""
+
+    socket: socket.socket
+    records: ssl.SSLObject
+    incoming: ssl.MemoryBIO
+    outgoing: ssl.MemoryBIO
+
+    def take_in(self, received: bytes) -> None:
+        """Give OpenSSL what was received; nothing at the end of the connection."""
+        if received:
+            self.incoming.write(received)
+        else:
+            self.incoming.write_eof()
 
 
 class Connector:
@@ -109,6 +122,7 @@ class Connector:
         self._socket_factory = socket_factory
         self._session: ssl.SSLSession | None = None
         self._last: TlsTransport | None = None
+        self._turn = asyncio.Lock()
 
     async def connect(self, protocol: TlsProtocol) -> None:
         """Open one more for this protocol; raises `OSError`."""
@@ -121,13 +135,13 @@ class Connector:
             await loop.create_connection(lambda: protocol, sock=connected)
             return
         session = self._resumable_session()
-        tls = await _handshake(connected, self._tls, self._tls_name, session)
+        tls = await self._handshake(connected, session)
         self._last = TlsTransport(tls, protocol)
 
     async def peer_certificate(self) -> bytes:
         """The certificate in DER that the server shows; nothing is sent to it. Raises `OSError`."""
         assert self._tls
-        tls = await _handshake(await self._connected_socket(), self._tls, self._tls_name)
+        tls = await self._handshake(await self._connected_socket())
         with tls.socket:
             return tls.records.getpeercert(binary_form=True) or b""
 
@@ -157,6 +171,43 @@ class Connector:
             socket_factory=self._socket_factory,
         )
 
+    async def _handshake(
+        self, sock: socket.socket, session: ssl.SSLSession | None = None
+    ) -> TlsSocket:
+        """TLS on a connected socket; a failure closes it.
+
+        With the `session` of another connection, half of both ends' work is saved, where the server
+        agrees.
+        """
+        assert self._tls
+        try:
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            records = self._tls.wrap_bio(
+                incoming, outgoing, server_hostname=self._tls_name, session=session
+            )
+            tls = TlsSocket(sock, records, incoming, outgoing)
+            if sock.family != socket.AF_UNIX:  # as to a proxy that is spoken to by TLS
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._shake_hands(tls)
+        except BaseException:
+            sock.close()
+            raise
+        return tls
+
+    async def _shake_hands(self, tls: TlsSocket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            async with self._turn:  # of the loop: a server may have a step take 0.15 s
+                await asyncio.sleep(0)
+            try:
+                tls.records.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                pass
+            finally:  # a failure is reported to the server as well
+                await loop.sock_sendall(tls.socket, tls.outgoing.read())
+            tls.take_in(await loop.sock_recv(tls.socket, RECORD_SIZE))
+
     def _resumable_session(self) -> ssl.SSLSession | None:
         """That of the last connection which the server has given a ticket: one that has started
         again does not know those of before.
@@ -168,60 +219,6 @@ class Connector:
 
 def _proxy(server: Server) -> Proxy | None:
     return read_proxy(server.proxy) if server.proxy else proxy_for(server.url)
-
-
-@dataclass(frozen=True, slots=True)
-class TlsSocket:
-    """A connected socket, and what OpenSSL reads of it and writes to it."""
-
-    socket: socket.socket
-    records: ssl.SSLObject
-    incoming: ssl.MemoryBIO
-    outgoing: ssl.MemoryBIO
-
-    def take_in(self, received: bytes) -> None:
-        """Give OpenSSL what was received; nothing at the end of the connection."""
-        if received:
-            self.incoming.write(received)
-        else:
-            self.incoming.write_eof()
-
-
-async def _handshake(
-    sock: socket.socket,
-    context: ssl.SSLContext,
-    server_name: str | None,
-    session: ssl.SSLSession | None = None,
-) -> TlsSocket:
-    """TLS on a connected socket; a failure closes it.
-
-    With the `session` of another connection, half of both ends' work is saved, where the server
-    agrees.
-    """
-    try:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        records = context.wrap_bio(incoming, outgoing, server_hostname=server_name, session=session)
-        tls = TlsSocket(sock, records, incoming, outgoing)
-        if sock.family != socket.AF_UNIX:  # as to a proxy that is spoken to by TLS
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await _shake_hands(tls)
-    except BaseException:
-        sock.close()
-        raise
-    return tls
-
-
-async def _shake_hands(tls: TlsSocket) -> None:
-    loop = asyncio.get_running_loop()
-    while True:
-        try:
-            tls.records.do_handshake()
-            return
-        except ssl.SSLWantReadError:
-            pass
-        finally:  # a failure is reported to the server as well
-            await loop.sock_sendall(tls.socket, tls.outgoing.read())
-        tls.take_in(await loop.sock_recv(tls.socket, RECORD_SIZE))
 
 
 class TlsTransport(asyncio.Transport):
