@@ -9,7 +9,10 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
+from typing import Any
+from weakref import WeakValueDictionary
 
 from ccm.cloud.lookup import MAX_PARTS, in_turns
 from ccm.cloud.machines import Listing, join_reasons
@@ -95,6 +98,7 @@ class Inventory:
         self._cached: dict[int, tuple[ListedMachine, Identity]] = {}
         self._hosts: dict[int, str] = {}  # where each machine was last
         self._members: list[str] = []
+        self._reads = WeakValueDictionary[str, SharedRead[Any]]()  # of configurations, by path
         self._doubts = Allowances[int](DOUBTS, DOUBT_PAUSE, MOST_OBJECTS)
         self.read_again = SharedRead(self.read)
 
@@ -133,11 +137,17 @@ class Inventory:
         """
         found = self._kept(machine)
         if found is None:
-            config = await self.api.get("GetConfig", f"{machine.path}/config")
-            found = read_identity(config, machine.name)
+            found = read_identity(await self._configuration(machine), machine.name)
         if found.uuid:
             self._cached[machine.vmid] = machine, found
         return found
+
+    async def _configuration(self, machine: ListedMachine) -> Any:
+        """Read once for all who ask at a time: kubelets may name one machine without number."""
+        path = f"{machine.path}/config"
+        read = self._reads.get(path) or SharedRead(partial(self.api.get, "GetConfig", path))
+        self._reads[path] = read
+        return await read()
 
     def _kept(self, machine: ListedMachine) -> Identity | None:
         """A VMID may be given to another machine, which then starts again."""

@@ -83,6 +83,17 @@ async def test_nodes_that_state_another_uuid_of_a_machine_have_it_read_few_times
     assert isinstance(await cloud.describe_one(UNNAMED), Instance)
 
 
+async def test_nodes_that_name_one_machine_together_have_it_read_once(
+    pve: Served, cloud: Started
+) -> None:
+    """At each start of the worker, five hundred kept those that joined waiting for 20 s."""
+    pve.add(100, "node-1", UUID)
+    others = (node_with(f"n-{at}", OTHER_UUID, "proxmox://one/100") for at in range(20))
+    answers = await cloud.describe(*others, UNNAMED)
+    assert isinstance(answers["node-1"], Instance)
+    assert len(pve.paths("/config")) <= 2
+
+
 async def test_a_node_that_states_another_uuid_of_a_machine_keeps_no_other_from_being_gone(
     pve: Served, cloud: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
