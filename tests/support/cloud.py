@@ -6,8 +6,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from ccm.cloud.gate import WorkerGate
+from ccm.cloud.gate import WorkerGate, current_priority
 from ccm.decide.budget import Priority
+from ccm.model.cloud import Gone, Unknown
 
 from .deadlines import timeout
 from .nodes import PROVIDER_IDS, SCHEME
@@ -84,6 +85,32 @@ class Inventory:
         if self.failures:
             raise self.failures.pop(0)
         return {name: self.answers[name] for name in names if name in self.answers}
+
+
+class ProvingMachines(Inventory):
+    """Machines that are looked up without a proof that one is gone, or described with one.
+
+    A proof takes `seconds` for each Node, a look-up for all of them. `proven` has the names of each
+    proof, in order, `priorities` what it was made with.
+    """
+
+    def __init__(self, batch_size: int = 100, seconds: float = 0.0) -> None:
+        super().__init__(batch_size)
+        self.proven: list[list[str]] = []
+        self.priorities: list[Priority] = []
+        self._seconds = seconds
+
+    async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
+        self.proven.append(sorted(one.name for one in objects))
+        self.priorities.append(current_priority())
+        await asyncio.sleep(self._seconds * len(objects))
+        return await super().describe(objects)
+
+    async def look_up(self, nodes: Sequence[Named]) -> Mapping[str, Any]:
+        await asyncio.sleep(self._seconds)
+        nowhere = Unknown("no machine was found", is_nowhere=True)
+        found = await super().describe(nodes)
+        return {name: nowhere if isinstance(it, Gone) else it for name, it in found.items()}
 
 
 class MarkedMachines(Inventory):

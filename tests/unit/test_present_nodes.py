@@ -5,6 +5,7 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from ccm.decide.budget import Priority
 from ccm.errors import CloudError, LeftOut, Refused
 from ccm.model.cloud import Answer, Balancer, Gone, Unknown
 from ccm.model.objects import Node
+from tests.support.cloud import ProvingMachines
 
 NODES = [node(name, f"cloud://{name}") for name in ("there", "ended")]
 
@@ -296,26 +298,21 @@ async def test_a_machine_that_never_was_is_looked_for_ever_more_seldom() -> None
 @pytest.mark.virtual_time
 async def test_that_a_machine_is_still_not_there_takes_no_proof() -> None:
     """Each takes a call for which all Services wait: 200 took DigitalOcean two minutes of each."""
-    proven = list[str]()
 
-    class LookedUp(Machines):
-        async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-            proven.extend(item.name for item in nodes)
-            return await super().describe(nodes)
-
-        async def look_up(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-            found = await super().describe(nodes)
-            gone = Unknown("not found", is_nowhere=True)
-            return {name: gone if isinstance(it, Gone) else it for name, it in found.items()}
+    class LookedUp(ProvingMachines):
+        @property
+        def ended(self) -> set[str]:
+            return {name for name, it in self.answers.items() if isinstance(it, Gone)}
 
     machines = LookedUp()
+    machines.answers = {"there": Unknown("?"), "ended": Gone("it has ended")}
     pool = Pool(machines)
     for _ in range(5):
         wait = await pool.update()
         await asyncio.sleep(2 * ABSENT_TRUSTED)
-    assert proven.count("ended") == 1
+    assert [*chain(*machines.proven)].count("ended") == 1
     assert pool.taken == [1] * 5
-    machines.ended = ()
+    machines.answers["ended"] = Unknown("?")
     assert wait
     await pool.update()
     assert pool.taken[-1] == 2
@@ -324,20 +321,8 @@ async def test_that_a_machine_is_still_not_there_takes_no_proof() -> None:
 @pytest.mark.virtual_time
 async def test_machines_that_never_were_take_no_proof_by_a_new_name_each_time() -> None:
     """Nodes that register again with other made-up IDs: all Services waited for a call for each."""
-    proven = list[str]()
-
-    class LookedUp(Machines):
-        async def describe(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-            proven.extend(item.name for item in nodes)
-            await asyncio.sleep(0.7 * len(nodes))
-            return await super().describe(nodes)
-
-        async def look_up(self, nodes: Sequence[Node]) -> dict[str, Answer]:
-            await asyncio.sleep(0.7)
-            gone = Unknown("not found", is_nowhere=True)
-            return {it.name: gone if "made" in it.name else Unknown("?") for it in nodes}
-
-    machines: Any = LookedUp({f"made-{at}" for at in range(1000)})
+    machines: Any = ProvingMachines(seconds=0.7)
+    machines.answers = dict.fromkeys((f"made-{at}" for at in range(1000)), Gone("it has ended"))
     present, refused, took = PresentNodes(machines), list[int](), list[float]()
     perform = partial(perform_or_refuse, present, refused)
     for turn in range(10):
@@ -348,4 +333,4 @@ async def test_machines_that_never_were_take_no_proof_by_a_new_name_each_time() 
         took.append(time.monotonic() - began)
         await asyncio.sleep(ABSENT_TRUSTED)
     assert max(took[1:]) < 3.0
-    assert {*proven} == {"there", *(f"made-{at}" for at in range(100))}
+    assert {*chain(*machines.proven)} == {"there", *(f"made-{at}" for at in range(100))}

@@ -2,20 +2,18 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ccm.cloud.gate import current_priority
 from ccm.controllers import NODE
 from ccm.decide.budget import READ_PAUSE, READS, Priority
 from ccm.errors import CloudError
 from ccm.model.cloud import Answer, Gone, Instance, Unknown
 from ccm.model.objects import Json, Node
-from tests.support.cloud import Inventory, Named
+from tests.support.cloud import Inventory, ProvingMachines
 from tests.support.nodes import (
     Tweak,
     changed,
@@ -56,27 +54,13 @@ def is_untouched(w: World, before: Node) -> bool:
     )
 
 
-async def test_a_node_that_joins_waits_for_no_proof_about_those_on_no_machine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_node_that_joins_waits_for_no_proof_about_those_on_no_machine() -> None:
     """Each took a call: beside 200 of them DigitalOcean's rate let others wait for two minutes, and
     for longer where they registered again and again with other IDs.
     """
     made_up = [f"made-up-{at}" for at in range(3)]
-    proven = list[tuple[Priority, list[str]]]()
-
-    class Proving(Inventory):
-        async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
-            proven.append((current_priority(), sorted(item.name for item in objects)))
-            return await super().describe(objects)
-
-        async def look_up(self, nodes: Sequence[Node]) -> Mapping[str, Any]:
-            nowhere = Unknown("no machine was found", is_nowhere=True)
-            found = await super().describe(nodes)
-            return {name: nowhere if isinstance(it, Gone) else it for name, it in found.items()}
-
-    monkeypatch.setattr("tests.integration.node.world.Inventory", Proving)
-    async with world() as w:
+    machines = ProvingMachines()
+    async with world(machines=machines) as w:
         w.put(node(tainted, with_provider_id("fake://1"), name="joins"), answer=MACHINE)
         names = ["joins", *made_up]
         for turn in range(4):
@@ -89,7 +73,8 @@ async def test_a_node_that_joins_waits_for_no_proof_about_those_on_no_machine(
                 w.queue.add_failed(name)
         assert not w.cluster.node("joins").is_uninitialized
         assert [reason for _, reason, _ in await w.events()].count("CloudMachineNotFound") == 3
-    assert proven == [(Priority.REFRESH, made_up)] * 2
+    assert machines.proven == [made_up] * 2
+    assert machines.priorities == [Priority.REFRESH] * 2
 
 
 async def test_a_newer_node_on_the_machine_of_another_stays_as_it_is() -> None:

@@ -1,18 +1,16 @@
 """Passes over many nodes: which they are about, and that they hold up nobody."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
 from ccm.bus.frames import Objects, ProposeDeletions
 from ccm.cloud import lookup
 from ccm.controllers import LIFECYCLE
-from ccm.model.cloud import Gone, Unknown
+from ccm.model.cloud import Gone
 from ccm.model.objects import Node
-from tests.support.cloud import Inventory, Named
+from tests.support.cloud import ProvingMachines
 from tests.support.nodes import created, machine, node, ready, with_provider_id
 from tests.support.waiting import until
 from workers.cloud_changes import HINTED_INTERVAL
@@ -117,33 +115,14 @@ async def turn(w: World, name: str, is_ready: bool) -> None:
         await w.reconcile(key)
 
 
-def proving(proven: list[set[str]]) -> type[Inventory]:
-    """A cloud where a proof is noted, and a look finds nothing of what is gone."""
-
-    class Proving(Inventory):
-        async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
-            proven.append({item.name for item in objects})
-            return await super().describe(objects)
-
-        async def look_up(self, nodes: Sequence[Node]) -> Mapping[str, Any]:
-            nowhere = Unknown("no machine was found", is_nowhere=True)
-            found = await super().describe(nodes)
-            return {name: nowhere if isinstance(it, Gone) else it for name, it in found.items()}
-
-    return Proving
-
-
-async def test_a_pass_proves_few_of_those_that_it_called_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_pass_proves_few_of_those_that_it_called_gone() -> None:
     """Each takes a call: beside 60 made-up machines DigitalOcean's rate had no proof be new enough
     for a deletion, and a machine that stopped was known a minute later.
     """
-    proven = list[set[str]]()
-
-    monkeypatch.setattr("tests.integration.node.world.Inventory", proving(proven))
+    machines = ProvingMachines()
+    proven = machines.proven
     old, new = created("2025-01-01T00:00:00Z"), created("2026-01-01T00:00:00Z")
-    async with world(LIFECYCLE) as w:
+    async with world(LIFECYCLE, machines=machines) as w:
         for at in range(2 * LEAST_PROVEN):
             made = node(with_provider_id(f"fake://{at}"), new, name=f"made-up-{at}")
             w.put(made, answer=Gone("404"))
@@ -154,12 +133,12 @@ async def test_a_pass_proves_few_of_those_that_it_called_gone(
         first, *later = proven
         assert len(first) == 3 * LEAST_PROVEN + 1
         assert {len(some) for some in later} == {LEAST_PROVEN}
-        assert all("z" in some and some.isdisjoint(it.name for it in held) for some in later)
+        assert all("z" in some and {*some}.isdisjoint(it.name for it in held) for some in later)
         reports = [item for item in w.sent if isinstance(item, ProposeDeletions) and item.gone]
         assert {len(report.gone) for report in reports} == {len(first)}
         times = [{name: at for name, _, _, at, _ in report.gone} for report in reports[:2]]
         new_ones = {name for name, at in times[1].items() if at > times[0][name]}
-        assert new_ones == later[0]
+        assert new_ones == {*later[0]}
         w.inventory.answers |= {item.name: machine("fake://1") for item in held}
         count = len(w.sent)
         await until(
@@ -170,14 +149,12 @@ async def test_a_pass_proves_few_of_those_that_it_called_gone(
         )
 
 
-async def test_old_nodes_that_are_never_deleted_keep_no_later_one_from_being_proven_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_old_nodes_that_are_never_deleted_keep_no_later_one_from_being_proven_gone() -> None:
     """A kubelet may write so much into its Node that workers have it not Ready for ever."""
-    proven = list[set[str]]()
-    monkeypatch.setattr("tests.integration.node.world.Inventory", proving(proven))
+    machines = ProvingMachines()
+    proven = machines.proven
     old, new = created("2025-01-01T00:00:00Z"), created("2026-01-01T00:00:00Z")
-    async with world(LIFECYCLE) as w:
+    async with world(LIFECYCLE, machines=machines) as w:
         for at in range(2 * LEAST_PROVEN):
             w.put(node(with_provider_id(f"fake://{at}"), old, name=f"old-{at}"), answer=Gone("404"))
         w.feed()

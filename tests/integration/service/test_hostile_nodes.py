@@ -12,7 +12,7 @@ from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance, Unknown
 from ccm.model.objects import UNINITIALIZED_TAINT, Node
-from tests.support.cloud import Inventory, MarkedMachines, Named
+from tests.support.cloud import Inventory, MarkedMachines, Named, ProvingMachines
 from tests.support.nodes import Tweak, created, with_provider_id
 from tests.support.waiting import until
 from workers.machines import RECHECK
@@ -546,19 +546,9 @@ async def test_each_machine_is_settled_once_however_many_nodes_name_it(
 
 async def test_nodes_that_share_a_made_up_machine_cost_no_proofs() -> None:
     """Each took a call in each minute, before all others."""
-    proven = list[str]()
-
-    class Proving(Inventory):
-        async def describe(self, objects: Sequence[Named]) -> Mapping[str, Any]:
-            proven.extend(item.name for item in objects)
-            return await super().describe(objects)
-
-        async def look_up(self, objects: Sequence[Named]) -> Mapping[str, Any]:
-            return await super().describe(objects)
-
-    machines, same = Proving(), with_provider_id("fake://made-up")
+    machines, same = ProvingMachines(), with_provider_id("fake://made-up")
     async with running_with(service(), N1, instances=machines) as w:
         await w.put(*(node(f"z{at}", same) for at in range(5)))
         await asyncio.sleep(3 * RECHECK)
         assert machines.reads
-    assert proven == []
+    assert machines.proven == []
