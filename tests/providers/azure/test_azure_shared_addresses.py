@@ -1,5 +1,6 @@
 """Services that share an address: each has its ports there, and none has those of another."""
 
+import asyncio
 from collections.abc import Awaitable
 from typing import Any, cast
 
@@ -7,7 +8,7 @@ import pytest
 
 from ccm.cloud.gate import invoke
 from ccm.cloud.testkit.harness import port
-from ccm.errors import NoRoom, Refused, RetryAfter, TakenByAnother
+from ccm.errors import CloudError, NoRoom, Refused, RetryAfter, TakenByAnother
 from ccm.model.objects import Json, Node
 from ccm.providers.azure.api import AzureApi
 from tests.labs.azure.lab import Lab
@@ -491,3 +492,33 @@ async def test_who_waits_for_an_address_that_never_has_a_load_balancer_leads_now
     assert parts(lab)["loadBalancingRules"]
     await balancers.withdraw(waiting)
     assert not parts(lab)["loadBalancingRules"]
+
+
+@pytest.mark.parametrize("end", [{}, INTERNAL, None], ids=["moves", "is internal", "is deleted"])
+async def test_who_leaves_an_address_whose_owner_is_gone_leaves_nothing_there(
+    lab: Lab, cloud: Started, node: Node, end: dict[str, str] | None
+) -> None:
+    """No one would delete its frontend, its address and its rule: all have one load balancer."""
+    ip = (await cloud.ensure(web("first"), node)).ingress[0].ip
+    await cloud.ensure(web("second", loadBalancerIP=ip, **OTHER_PORT), node)
+    await delete(cloud, web("first"))
+    if end is not None:
+        await cloud.ensure(web("second", end, **OTHER_PORT), node)
+        assert ip not in {it["properties"]["ipAddress"] for it in addresses(lab).values()}
+    await delete(cloud, web("second", end, **OTHER_PORT))
+    assert (addresses(lab), rules(lab), lab.objects("loadBalancers")) == ({}, {}, {})
+
+
+async def test_of_two_who_leave_a_shared_address_at_once_the_last_deletes_it(
+    lab: Lab, cloud: Started, node: Node
+) -> None:
+    """Each saw the other as one of those that use it, and left it to the other."""
+    ip = (await cloud.ensure(web("first"), node)).ingress[0].ip
+    both = web("first"), web("second", loadBalancerIP=ip, **OTHER_PORT)
+    await cloud.ensure(both[1], node)
+    left = await asyncio.gather(*(delete(cloud, it) for it in both), return_exceptions=True)
+    for asked, error in zip(both, left, strict=True):
+        assert isinstance(error, CloudError | None), error
+        if error:
+            await delete(cloud, asked)
+    assert addresses(lab) == {}

@@ -199,13 +199,16 @@ class PublicAddresses:
     async def _write(self, listed: Json, wanted: Json, path: str) -> Json:
         """The address as it is then; what a list has of it, an answer of its ETag has to have.
 
-        It is written whole: its DNS label would be anybody's, or its tags would go.
+        It is written whole: its DNS label would be anybody's, or its tags would go. Who else uses
+        it since was not seen, and would not be named.
         """
         empty = None if listed else Json()
         lock = SharedLock(None)
         resource = SharedResource(self._api, "PublicAddress", path, empty, lock=lock, is_kept=False)
 
         def edit(current: Json) -> None:
+            if services_of(current) != services_of(listed):
+                raise RetryAfter(f"other Services use {path} by now", RACE_RETRY)
             if current.get("etag") == listed.get("etag") and not covers(current, listed):
                 raise RetryAfter(f"the answer lacks parts of {path}", RACE_RETRY)
             _change(current, wanted)

@@ -240,6 +240,9 @@ class AzureLoadBalancers:
         await self._admission.admit(request, addresses, extent, wanted)
         own.additional = {*more}
         left = await self._resources.leave(names, now, now.keys() - {place})
+        gone = {*ips_of(_without(frontends, left), listed)} - {*stale, *kept}
+        if gone:  # with the last who shared them
+            await self._admission.open(None, None, (), Extent(gone), [])
         await self._pools.take_over(names, now, left)
         used = [ids.id_of(item) for item in public.values()]
         await self._addresses.release(self._addresses.owner(request.service), used, listed)
@@ -263,9 +266,9 @@ class AzureLoadBalancers:
         had = plan.frontends_in(balancers.values(), names)
         if not (had or group):
             return
-        now = {**balancers, **await self._balancers()}.values()
-        used = {address_of(item) for balancer in now for item in plan.frontends_of(balancer)}
-        left = [item for item in had if address_of(item) not in used]
+        now = {**balancers, **await self._balancers()}
+        used = plan.public_keys(now.values())
+        left = _without(had, now)
         wanted = {*map(ids.key_of, public)}
         kept = used | (wanted & {*map(address_of, had)} if group else wanted)
         listed = await self._addresses.complete(left, public)
@@ -368,6 +371,12 @@ class AzureLoadBalancers:
 
     def _names(self, service: Service) -> Names:
         return Names(self._cluster, service, several=bool(self._config.balancers))
+
+
+def _without(frontends: Iterable[Json], balancers: Balancers) -> list[Json]:
+    """Those whose address no frontend of the load balancers has."""
+    used = {address_of(item) for it in balancers.values() for item in plan.frontends_of(it)}
+    return [item for item in frontends if address_of(item) not in used]
 
 
 def _is_shared(frontends: Sequence[Json], names: Names) -> bool:

@@ -68,6 +68,7 @@ class BalancerPlan:
                 f"load balancer {name_of(self.id)} is {sku}: only standard ones are served"
             )
         names, properties = self.request.names, properties_of(balancer)
+        used = _used(properties, names)
         self._check_pools(properties)
         frontends, rules, probes = list[Json](), list[Json](), list[Json]()
         moving = {*self.claimed} - {*map(address_of, frontends_of(balancer))}
@@ -93,7 +94,7 @@ class BalancerPlan:
         most = self.request.config.maximum_load_balancer_rule_count
         if len(properties[RULES]) > most:
             raise NoRoom(f"load balancer {name_of(self.id)} would have more than {most} rules")
-        _replace(properties, names, frontends, probes)
+        _replace(properties, names, frontends, probes, used)
         balancer["properties"] = properties
 
     def _check_pools(self, properties: Json) -> None:
@@ -167,16 +168,20 @@ def sockets_of(request: BalancerRequest) -> list[Socket]:
 def remove(balancer: Json, names: Names) -> None:
     """Take the Service's parts out; a frontend that others use stays."""
     properties = properties_of(balancer)
-    rules = objects(properties.get(RULES))
-    used = {
-        key_of(properties_of(rule).get("frontendIPConfiguration"))
-        for rule in rules
-        if names.is_own(text(rule.get("name")))
-    }
-    properties[RULES] = merged(rules, [], names.is_own)
+    used = _used(properties, names)
+    properties[RULES] = merged(objects(properties.get(RULES)), [], names.is_own)
     _replace_pools(properties, names, [])
     _replace(properties, names, [], [], used)
     balancer["properties"] = properties
+
+
+def _used(properties: Json, names: Names) -> set[str]:
+    """The frontends of the Service's rules, which may be others'."""
+    return {
+        key_of(properties_of(rule).get("frontendIPConfiguration"))
+        for rule in objects(properties.get(RULES))
+        if names.is_own(text(rule.get("name")))
+    }
 
 
 def remove_node_ports(balancer: Json, names: Names) -> None:
@@ -210,7 +215,7 @@ def _replace(
     names: Names,
     frontends: Sequence[Json],
     probes: Sequence[Json],
-    used: Iterable[str] = (),
+    used: Collection[str],
 ) -> None:
     """Make these the Service's frontends and probes; `used` are others that it shared."""
     rules = objects(properties.get(RULES))
@@ -273,11 +278,7 @@ def _kept(record: Json, keys: Sequence[str]) -> Json:
 def own_frontends(balancer: Json, names: Names) -> list[Json]:
     """The Service's own, and those that its rules share."""
     properties = properties_of(balancer)
-    shared = {
-        key_of(properties_of(record).get("frontendIPConfiguration"))
-        for record in objects(properties.get(RULES))
-        if names.is_own(text(record.get("name")))
-    }
+    shared = _used(properties, names)
     return [
         record
         for record in objects(properties.get(FRONTENDS))
