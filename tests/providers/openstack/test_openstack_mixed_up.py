@@ -129,6 +129,37 @@ async def test_parts_that_one_list_mixes_up_have_no_other_one_changed(
     assert not [path for path in there.changes if f"-{others}" in path]
 
 
+class Leaving(Shared):
+    """Its owner leaves while who shares it reads: a list may be from before."""
+
+    def __init__(self) -> None:
+        super().__init__("", "", 0)
+        self.lists |= {"listeners": [], "pools": []}
+        left = [*OWNERS.cluster_tags, *OWN.tags(Role.SHARER)]
+        self.now = self.record | {"tags": left}
+
+    async def get(self, operation: str, service: str, path: str, **more: str) -> Json:
+        if operation == "GetLoadBalancer":
+            self.lists["loadbalancers"] = [self.now]
+        return await super().get(operation, service, path, **more)
+
+    async def make(self, call: ApiCall, headers: Any = None) -> Json:
+        self.now |= mapping(mapping(call.body).get("loadbalancer"))
+        self.changes.append(call.method)
+        return {}
+
+
+@pytest.mark.virtual_time
+async def test_who_leaves_a_load_balancer_beside_its_owner_marks_it_as_no_ones_again() -> None:
+    """The last one leaves by a list from before: it stayed its owner's, who is gone, for good."""
+    there = Leaving()
+    balancers = OctaviaLoadBalancers(cast(OpenStackApi, there), BalancerSection(), {}, CLUSTER)
+    for _ in range(3):
+        with suppress(CloudError):
+            await balancers.delete(asked_for(SHARER, 80))
+    assert there.changes == ["DELETE"], there.now["tags"]
+
+
 class Placed:
     """A load balancer with a port; a floating IP leads to another Service's."""
 

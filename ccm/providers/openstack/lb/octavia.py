@@ -255,12 +255,12 @@ class Octavia:
         self.waiting.begin(balancer_id, call.operation, next(iter(marks), ""), count)
 
     async def _verify_tags(self, observed: Json) -> None:
-        """Raise `CloudError` where another answer has tags that this one lacks: the marks of who
-        shares it, or its owner's, would go for good, or their listeners.
+        """Raise `CloudError` where another answer has other tags: the marks of who shares it, its
+        owner's, or listeners would go for good, or marks of who left would come back.
         """
         current = await self.by_id(text(observed.get("id"))) or observed
-        if lacking := tags_of(current) - tags_of(observed):
-            raise CloudError(f"GetLoadBalancer: the answer lacked {', '.join(sorted(lacking))}")
+        if odd := tags_of(current) ^ tags_of(observed):
+            raise CloudError(f"GetLoadBalancer: two answers differ in {', '.join(sorted(odd))}")
 
 
 def _links(parts: Iterable[Json]) -> dict[str, tuple[Any, ...]]:
