@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from ccm.background import start_task
 from ccm.cloud.gate import invoke, with_priority
+from ccm.cloud.interface import Read
 from ccm.decide.batching import GatheringBatch, LastBatch, begin, leave, seconds_to_wait
 from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
 from ccm.errors import CloudError, NotLeading, RetryAfter, Throttled
@@ -36,8 +37,6 @@ class Named(Protocol):
 
 ObjectT = TypeVar("ObjectT", bound=Named)
 AnswerT = TypeVar("AnswerT")
-Read = Callable[[Sequence[ObjectT]], Mapping[str, AnswerT] | Awaitable[Mapping[str, AnswerT]]]
-"""A method of a provider that answers for many objects at once, by their names."""
 
 
 class BatchReader(Generic[ObjectT, AnswerT]):

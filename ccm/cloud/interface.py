@@ -15,6 +15,7 @@ from ccm.model.service import Feature, Service
 from ccm.model.volume import PersistentVolume
 
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,8 @@ class ProviderContext:
     """For choices by the labels of a Service's namespace. The operator grants `get` of it."""
 
 
-Describe = Callable[[Sequence[Node]], Mapping[str, Answer] | Awaitable[Mapping[str, Answer]]]
-"""A read about machines: an answer for each Node, by name."""
+Read = Callable[[Sequence[T]], Mapping[str, A] | Awaitable[Mapping[str, A]]]
+"""A method of a provider that answers for many objects at once, by their names."""
 
 
 class Instances(Protocol):
@@ -241,7 +242,7 @@ class LooksUp(Protocol):
         ...
 
 
-def look_up_of(instances: Instances) -> Describe:
+def look_up_of(instances: Instances) -> Read[Node, Answer]:
     """Its `look_up`, or `describe` where it has no cheaper way."""
     return instances.look_up if isinstance(instances, LooksUp) else instances.describe
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import Describe, Instances, look_up_of
+from ccm.cloud.interface import Instances, Read, look_up_of
 from ccm.cloud.newest import Newest
 from ccm.cloud.shared_read import SharedLock
 from ccm.decide.deletion import PLAUSIBLE_LOSS
@@ -157,7 +157,9 @@ class PresentNodes:
             self._ended_at = time.monotonic()
         return len(self._present(nodes)) < len(nodes)
 
-    async def _ask(self, read: Describe, nodes: Sequence[Node], total: int) -> Sequence[Node]:
+    async def _ask(
+        self, read: Read[Node, Answer], nodes: Sequence[Node], total: int
+    ) -> Sequence[Node]:
         """Leave out those without a machine; while some are, by no proof, which takes a call each.
 
         It raises where these are most of `total` and their kubelets are alive: all would leave all

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ccm import metrics
 from ccm.bus.frames import CompareRoutes, ProposeDeletions
-from ccm.cloud.interface import Describe, Instances, LooksUp, look_up_of
+from ccm.cloud.interface import Instances, LooksUp, Read, look_up_of
 from ccm.cloud.lookup import batches, in_turns
 from ccm.decide.budget import Priority
 from ccm.errors import NotLeading
@@ -69,7 +69,6 @@ class MonitorPass:
     ) -> None:
         """`watched` is by the names of all Nodes whether a pass is about them."""
         self._context, self._instances = context, instances
-        self._look_up = look_up_of(instances)
         self._watched, self._refresh = watched, refresh
         self._answers: dict[str, tuple[str, Answer]] = {}  # by name, with the UID
         self._gone: dict[tuple[str, ...], LastGone] = {}  # of the last pass, by identity
@@ -97,8 +96,9 @@ class MonitorPass:
 
     async def _pass(self) -> None:
         began = time.monotonic()
-        names = [name for name, is_watched in self._watched.items() if is_watched]
-        nodes = await nodes_where(self._context.store, names, self._is_watched)
+        names = [name for name, has_to in self._watched.items() if has_to]
+        ours = self._context.provider.provider_ids
+        nodes = await nodes_where(self._context.store, names, lambda it: is_watched(it, ours))
         is_some_gone = any(last.may_be_deleted for last in self._gone.values())
         ready = await self._next_ready(nodes) if is_some_gone else []
         asked = [*nodes, *ready]
@@ -127,15 +127,12 @@ class MonitorPass:
         others = await self._refresh.next_ready(room if 2 * room >= size else room + size)
         return [node for node in others if node.name not in names]
 
-    def _is_watched(self, node: Node) -> bool:
-        return is_watched(node, self._context.provider.provider_ids)
-
     async def _ask_all(self, nodes: Sequence[Node]) -> TimedAnswers:
         later = self._later(nodes)
         first = [node for node in nodes if node.name not in later]
-        answers = await self._ask_in_batches(first, self._instances.describe)
+        answers = await self._ask_batches(first, self._instances.describe)
         others = [node for node in nodes if node.name in later]
-        found = await self._ask_in_batches(others, self._look_up)
+        found = await self._ask_batches(others, look_up_of(self._instances))
         return answers | later | {name: it for name, it in found.items() if not is_absent(it[1])}
 
     def _later(self, nodes: Sequence[Node]) -> TimedAnswers:
@@ -162,7 +159,7 @@ class MonitorPass:
                 gone[node.cloud_identity] = LastGone(node, since, at, answer)
         return gone
 
-    async def _ask_in_batches(self, nodes: Sequence[Node], read: Describe) -> TimedAnswers:
+    async def _ask_batches(self, nodes: Sequence[Node], read: Read[Node, Answer]) -> TimedAnswers:
         answers: TimedAnswers = {}
         for batch in batches(nodes, self._instances.batch_size):
             asked_at = time.monotonic()  # an answer is at least as new as its question
@@ -182,7 +179,7 @@ class MonitorPass:
                 timed[node.name] = at, Unknown("it changed while the cloud was asked")
         return timed
 
-    async def _ask(self, batch: Sequence[Node], read: Describe) -> dict[str, Answer]:
+    async def _ask(self, batch: Sequence[Node], read: Read[Node, Answer]) -> dict[str, Answer]:
         try:
             answers = await read_batch(self._context.executor, read, batch, Priority.REFRESH)
         except NotLeading as error:
