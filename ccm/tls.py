@@ -236,8 +236,8 @@ class TlsTransport(asyncio.Transport):
 
     @property
     def session(self) -> ssl.SSLSession | None:
-        """What another connection to this server may go on with."""
-        return self._tls.records.session
+        """What another connection to this server may go on with; None once this one is closed."""
+        return None if self._is_closed else self._tls.records.session
 
     def is_reading(self) -> bool:
         return self._is_reading
