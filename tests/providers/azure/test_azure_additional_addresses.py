@@ -266,3 +266,21 @@ async def test_an_additional_address_that_another_service_gets_is_told_no_more(
     await cloud.ensure(web("victim", {"pip-name": "by-hand"}, **RANGES), node)
     found = await invoke(cast(Any, cloud.load_balancers).get, asked)
     assert [one.ip for one in found.ingress] == [made.ingress[0].ip] != [ip]
+
+
+@pytest.mark.parametrize("asked", [{"additional-public-ips": "nope"}, {}], ids=["odd", "none"])
+async def test_an_additional_address_of_a_refused_change_is_told_after_a_restart(
+    lab: Lab, cloud: Started, node: Node, asked: dict[str, str]
+) -> None:
+    """What no status has no one closes later: 4,000 of them let no one in."""
+    service = web(annotations={"additional-public-ips": "198.51.100.7"})
+    made = await cloud.ensure(service, node)
+    again = await Started(lab.config()).start()
+    assert again.load_balancers
+    refused = web(annotations=asked)
+    refused.raw["status"] = {"loadBalancer": {"ingress": [{"ip": it.ip} for it in made.ingress]}}
+    found = await invoke(again.load_balancers.get, refused)
+    assert found
+    assert {it.ip for it in found.ingress} == {it.ip for it in made.ingress}
+    await delete(again, refused)
+    assert rules(lab) == {}

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ccm.cloud.shared_read import SharedRead
-from ccm.model.objects import Json, copy_of, text
+from ccm.model.objects import Json, copy_of, objects, text
 from ccm.providers.azure.api import AzureApi
 from ccm.providers.azure.config import AzureConfig
-from ccm.providers.azure.ids import NETWORK
+from ccm.providers.azure.ids import NETWORK, properties_of
 from ccm.providers.azure.lb import plan, security_group
 from ccm.providers.azure.lb.annotations import PREFIX
 from ccm.providers.azure.lb.members import Backends, private_addresses
@@ -67,6 +67,13 @@ class Admission:
         is_off = annotations.is_true("disable-load-balancer-nsg-rule")
         opened = None if is_off else access
         await self.open(request.names, opened, addresses, extent, annotations.warnings)
+
+    async def opened(self) -> set[str]:
+        """The addresses that clients may reach, whichever Service has them."""
+        group = await self._read_group() if self._name else None
+        listed = objects(properties_of(group or {}).get(security_group.RULES))
+        managed = filter(security_group.is_managed, listed)
+        return {address for rule in managed for address in security_group.destinations(rule)}
 
     def _take_over(self, names: Names, addresses: Collection[str]) -> None:
         """Let no other Service reach the addresses of one that has them for itself."""

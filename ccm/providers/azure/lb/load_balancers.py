@@ -88,11 +88,12 @@ class AzureLoadBalancers:
         if not frontends:
             return None
         addresses = ips_of(frontends, await self._addresses.complete(frontends))
-        with suppress(Refused):
-            more = {*additional_ips(Annotations(service.annotations))} & published_ips(service)
-            if more := more - {*addresses}:
-                listed = await self._addresses.list("")
-                addresses += sorted(more - await self._of_others(names, balancers, listed))
+        if more := published_ips(service) - {*addresses}:
+            asked = await self._admission.opened()  # also what was asked for before
+            with suppress(Refused):
+                asked |= {*additional_ips(Annotations(service.annotations))}
+            listed = await self._addresses.list("")
+            addresses += sorted((more & asked) - await self._of_others(names, balancers, listed))
         ingress = tuple(Ingress(ip=address) for address in addresses)
         is_shared = _is_shared(frontends, names)
         is_contested = is_shared and plan.is_contested([*balancers.values()], names)
