@@ -33,15 +33,13 @@ class LastGone(NamedTuple):
     monotonic times at which it was asked for.
     """
 
-    node: Node
+    name: str
+    uid: str
+    age_order: tuple[str, str]
+    may_be_deleted: bool  # whether Nodes are deleted for such an answer
     since: float
     at: float
     answer: Gone
-
-    @property
-    def may_be_deleted(self) -> bool:
-        """Whether Nodes are deleted for such an answer."""
-        return bool(self.node.provider_id) and not self.node.is_ready
 
 
 class MonitorPass:
@@ -110,8 +108,8 @@ class MonitorPass:
         self._answers = {node.name: (node.uid, timed[node.name][1]) for node in nodes}
         not_gone = [node.name for node in asked if node.cloud_identity not in self._gone]
         proposed = [
-            [node.name, node.uid, answer.evidence, at, answer.is_final]
-            for node, _, at, answer in self._gone.values()
+            [last.name, last.uid, last.answer.evidence, last.at, last.answer.is_final]
+            for last in self._gone.values()
         ]
         self._context.send(ProposeDeletions(len(asked), proposed, not_gone))
         for name in self._answers.keys() | before.keys():
@@ -142,10 +140,10 @@ class MonitorPass:
         if not isinstance(self._instances, LooksUp):
             return {}
         gone = [self._gone[it.cloud_identity] for it in nodes if it.cloud_identity in self._gone]
-        gone.sort(key=lambda last: (not last.may_be_deleted, last.node.age_order))
+        gone.sort(key=lambda last: (not last.may_be_deleted, last.age_order))
         most = max(LEAST_PROVEN, int(PROVEN_SHARE * self._context.store.count(NODE_IDENTITY)))
         newer = sorted(gone[most // 2 :], key=lambda last: (not last.may_be_deleted, -last.since))
-        return {last.node.name: (last.at, last.answer) for last in newer[most - most // 2 :]}
+        return {last.name: (last.at, last.answer) for last in newer[most - most // 2 :]}
 
     def _gone_of(
         self, nodes: Sequence[Node], timed: TimedAnswers
@@ -156,7 +154,10 @@ class MonitorPass:
             if isinstance(answer, Gone):
                 before = self._gone.get(node.cloud_identity)
                 since = before.since if before else at
-                gone[node.cloud_identity] = LastGone(node, since, at, answer)
+                may_be_deleted = bool(node.provider_id) and not node.is_ready
+                gone[node.cloud_identity] = LastGone(
+                    node.name, node.uid, node.age_order, may_be_deleted, since, at, answer
+                )
         return gone
 
     async def _ask_batches(self, nodes: Sequence[Node], read: Read[Node, Answer]) -> TimedAnswers:

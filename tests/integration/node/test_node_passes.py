@@ -1,6 +1,7 @@
 """Passes over many nodes: which they are about, and that they hold up nobody."""
 
 import asyncio
+import tracemalloc
 from itertools import pairwise
 
 import pytest
@@ -165,3 +166,20 @@ async def test_old_nodes_that_are_never_deleted_keep_no_later_one_from_being_pro
         count = len(proven)
         await until(lambda: len(proven) > count + 3)
         assert all("z" in some for some in proven[count : count + 3])
+
+
+async def test_of_those_that_are_gone_little_is_kept_from_pass_to_pass() -> None:
+    """A kubelet may have any number, and what it wrote takes eight times as much once read."""
+    async with world(LIFECYCLE, machines=ProvingMachines()) as w:
+        for at in range(20):
+            made = node(with_provider_id(f"fake://{at}"), name=f"made-up-{at}")
+            addresses = [{"type": "", "address": f"{number}"} for number in range(4000)]
+            made.raw["status"]["addresses"] = addresses
+            w.put(made, answer=Gone("404"))
+        w.feed()
+        tracemalloc.start()
+        try:
+            await until(lambda: sum(isinstance(item, ProposeDeletions) for item in w.sent) > 2)
+            await until(lambda: tracemalloc.get_traced_memory()[0] < 3_000_000)
+        finally:
+            tracemalloc.stop()
