@@ -1,11 +1,13 @@
 """What Resource Manager says about Nodes: lists for all of them, and three answers, never two."""
 
+import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
-from ccm.cloud.machines import MachineLookup
+from ccm.cloud.machines import NOT_FOUND, MachineLookup
 from ccm.cloud.shared_read import SharedRead
+from ccm.decide.budget import Allowances
 from ccm.errors import Denied, NotFound, Refused
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, Unknown
 from ccm.model.objects import Node, label_value, mapping, text
@@ -15,6 +17,7 @@ from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.machines import Machine, MachineReader, Machines, first_of_each_family
 
 BATCH = 5000  # Nodes; a list has all machines anyway
+LOOKS, LOOK_PAUSE = 10, 5.0  # seconds; into groups in which no Node's machine was found so far
 FEW = 3  # machines of a group, two reads each; more are read by its lists
 UNMANAGED = "kubernetes.azure.com/managed"
 """Label of a Node that is no machine of Azure's where it is false: upstream's."""
@@ -35,6 +38,9 @@ class AzureInstances(MachineLookup[Machines, Machine]):
             lambda keys: self.reader.read(keys[0].split("\n"), has_states=False)
         )
 
+        self._joined = set[str]()  # other groups in which a Node's machine was found
+        self._looks = Allowances[str](LOOKS, LOOK_PAUSE, most=1)
+
     def machine_of(self, provider_id: str) -> str:
         return ids.machine_of(provider_id)
 
@@ -52,10 +58,33 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         lacks = self.reader.lacks_states
         return ["Microsoft.Compute/virtualMachines/read of the subscription"] if lacks else []
 
+    async def look_up(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
+        """As in the interface; Nodes may name groups without end, so that few new ones are read."""
+        groups = {node.name: self._other_group(node) for node in nodes}
+        now, new = time.monotonic(), {*groups.values()} - self._joined - {""}
+        later = {group for group in sorted(new) if self._looks.take("", now)}
+        found = await super().look_up([node for node in nodes if groups[node.name] not in later])
+        return {node.name: found.get(node.name, NOT_FOUND) for node in nodes}
+
     async def read(self, nodes: Sequence[Node]) -> Machines:
         """The machines of the cluster's group, and of those that provider IDs name."""
         own = self._config.resource_group.lower()
-        return await self.reader.read(self._named(nodes, [own], few=0))
+        found = await self.reader.read(self._named(nodes, [own], few=0))
+        self._note_joined(nodes, found)
+        return found
+
+    def _other_group(self, node: Node) -> str:
+        """The group that a Node's ID names; empty for the cluster's, or in another subscription."""
+        scope, config = ids.scope_of(ids.machine_of(node.provider_id)), self._config
+        is_here = scope and ids.same(scope.subscription, config.subscription_id)
+        is_other = scope and not ids.same(scope.group, config.resource_group)
+        return scope.group if scope and is_here and is_other else ""
+
+    def _note_joined(self, nodes: Sequence[Node], found: Machines) -> None:
+        for node in nodes:
+            machine = found.by_id.get(ids.machine_of(node.provider_id))
+            if machine and not self.why_foreign(machine):
+                self._joined.add(self._other_group(node))
 
     async def read_all(self, nodes: Sequence[Node], joined: Collection[str] = ()) -> Machines:
         """The same for load balancers and routes, in one read for all that ask; or it raises.

@@ -1,17 +1,21 @@
 """Machines of many resource groups, some of which cannot be read: rows AZ74 to AZ76."""
 
 import re
+from collections.abc import Mapping
 
 import pytest
 
 from ccm.cloud.gate import invoke
+from ccm.cloud.interface import look_up_of
+from ccm.cloud.machines import NOT_FOUND
 from ccm.cloud.testkit.harness import node as node_named
 from ccm.cloud.testkit.harness import port
 from ccm.errors import CloudError
-from ccm.model.cloud import Instance
+from ccm.model.cloud import Answer, Instance, Unknown
 from ccm.model.objects import Json, Node
 from ccm.providers.azure import ids
 from ccm.providers.azure.api import AzureApi
+from ccm.providers.azure.instances import LOOKS
 from tests.labs.azure.lab import GROUP, OTHER_GROUP, SUBSCRIPTION, Lab, path_of
 from tests.providers.azure.conftest import Started, host
 from tests.providers.azure.test_azure_balancers import destinations_of, members, rules, web
@@ -53,6 +57,26 @@ async def test_machines_of_many_groups_are_found_and_joined(
     assert cloud.load_balancers
     await invoke(cloud.load_balancers.update_nodes, web(), nodes[:-1])
     assert members(lab) == {one.name for one in nodes[:-1]}
+
+
+async def test_nodes_that_name_groups_without_end_have_few_of_them_read(
+    lab: Lab, cloud: Started
+) -> None:
+    """Who joins is read with them, and waits for what they name; a proof has any group read."""
+    assert cloud.instances
+    look_up = look_up_of(cloud.instances)
+    near, far = host(lab.add_machine("near")), host(lab.add_machine("far", OTHER_GROUP))
+    for number in range(3 * LOOKS):
+        bad = node_named("bad", f"azure://{path_of('virtualMachines', 'x', f'a-{number}')}")
+        answers: Mapping[str, Answer] = await invoke(look_up, [bad, near])
+        assert isinstance(answers["near"], Instance), answers["near"]
+        assert isinstance(answers["bad"], Unknown), answers["bad"]
+    groups = {one["path"].split("/")[4] for one in lab.calls() if "/resourceG" in one["path"]}
+    assert len(groups) <= 2 * LOOKS, "the cluster's, and few of others"
+    assert await invoke(look_up, [far]) == {"far": NOT_FOUND}
+    await cloud.known(far)
+    answers = await invoke(look_up, [far])
+    assert isinstance(answers["far"], Instance), answers["far"]
 
 
 async def test_without_the_right_to_the_subscription_no_machine_leaves(
