@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 RECHECK = 60.0
 """Seconds after which the cloud is asked again about Nodes that are left out, were not found, or
 share a machine."""
+ROUNDS, ROUND_PAUSE = 10, 2.0
+"""So many rounds about Nodes that come at once, then one in so many seconds: kubelets register
+under names without end."""
 FOREIGN = "ForeignMachine"  # reason of Events
 NOT_YET = "the cloud was not asked yet whether its machine is the cluster's"
 
@@ -51,6 +54,8 @@ class NodeMachines:
         self._awaited: dict[str, int] = {}  # by name, the round that asks about it
         self._round = 0  # the last that began
         self._asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
+        self._rounds = Allowances[str](ROUNDS, ROUND_PAUSE, most=1)
+        self._is_resting = False  # until the next round about Nodes that come without end
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
         self._error: CloudError | None = None
         self._has_settled = False
@@ -94,13 +99,14 @@ class NodeMachines:
         """Whether another Node has this one's machine."""
         return bool(self._holders.holder(name))
 
-    async def known(self) -> None:
+    async def known(self, name: str = "") -> None:
         """Return once the cloud was asked about every Node that is there now.
 
-        Who comes or changes meanwhile is not waited for. While it fails it raises `CloudError`,
-        unless at least half of the Nodes are known from before: the others are left out until then.
+        Who comes or changes meanwhile is not waited for, nor, while Nodes come without end, who is
+        in a later round than `name`. While it fails it raises `CloudError`, unless at least half of
+        the Nodes are known from before: the others are left out until then.
         """
-        newest = max(self._awaited.values(), default=0)
+        newest = self._newest_for(name)
         while awaited := [name for name, number in self._awaited.items() if number <= newest]:
             unknown = sum(self._verdicts.get(name) == NOT_YET for name in awaited)
             if self._error and self._has_settled and 2 * unknown <= len(self._identities):
@@ -108,6 +114,13 @@ class NodeMachines:
             if self._error:
                 raise CloudError(f"whose the machines are is not known: {self._error}")
             await self._asked.wait()
+            newest = min(newest, self._newest_for(name))
+
+    def _newest_for(self, name: str) -> int:
+        """The round until which who asks about `name` waits."""
+        if self._is_resting and self._has_settled:
+            return self._awaited.get(name, self._round)
+        return max(self._awaited.values(), default=0)
 
     async def run(self) -> None:
         """Ask whenever there is something to ask, until cancelled."""
@@ -115,8 +128,7 @@ class NodeMachines:
             with suppress(TimeoutError):
                 async with asyncio.timeout(RECHECK):
                     await self._wake.wait()
-                    # Nodes that come together are asked about together.
-                    await asyncio.sleep(self._context.timings.node_debounce)
+                    await self._rest()
             self._wake.clear()
             await self._context.performer.permission.wait()
             try:
@@ -133,6 +145,16 @@ class NodeMachines:
             finally:
                 self._asked.set()
                 self._asked.clear()
+
+    async def _rest(self) -> None:
+        """Nodes that come together are asked about together, and those without end seldom."""
+        await asyncio.sleep(self._context.timings.node_debounce)
+        while pause := self._rounds.take("", time.monotonic()):
+            self._is_resting = True
+            self._asked.set()
+            self._asked.clear()
+            await asyncio.sleep(pause)
+        self._is_resting = False
 
     async def _ask(self) -> None:
         """One round; who changes meanwhile is asked about in the next one."""

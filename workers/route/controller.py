@@ -233,7 +233,7 @@ class RouteController:
         node = cidrs.node
         if node.is_foreign(self._state.provider_ids):
             return Result(f"left alone: {node.provider_id} is not ours")
-        await self._machines.known()
+        await self._machines.known(node.name)
         if message := self._machines.why_not(node.name):
             reason = DUPLICATE if self._machines.is_duplicate(node.name) else FOREIGN
             self._context.recorder.record(Event(ObjectRef.of(node), "Warning", reason, message))

@@ -15,7 +15,7 @@ from ccm.model.objects import UNINITIALIZED_TAINT, Node
 from tests.support.cloud import Inventory, MarkedMachines, Named, ProvingMachines
 from tests.support.nodes import Tweak, created, with_provider_id
 from tests.support.waiting import until
-from workers.machines import RECHECK
+from workers.machines import RECHECK, ROUND_PAUSE, ROUNDS
 from workers.service.backends import CHANGE_PAUSE, CHANGES
 
 from .objects import (
@@ -414,6 +414,31 @@ async def test_a_kubelet_that_registers_again_for_ever_costs_few_reads_of_marks(
         await w.rest()
         await register_again(w, 150, every=2.0)
         assert len(asked) <= READS + 300 / READ_PAUSE + 1
+
+
+async def test_nodes_that_register_under_new_names_cost_few_reads_of_marks() -> None:
+    """Each was asked about before all else, and who joined waited; no Service waits for them."""
+    asked = list[float]()
+    clock = asyncio.get_running_loop().time
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            asked.append(clock())
+            return await super().foreign(nodes)
+
+    async with running_with(N1, N2, service(), instances=Machines({})) as w:
+        await w.rest()
+        for turn in range(240):
+            w.cluster.put(node(f"new-{turn}"))
+            await asyncio.sleep(0.25)
+            w.cluster.remove("Node", f"new-{turn}")
+        assert len(asked) <= ROUNDS + 60 / ROUND_PAUSE + 2
+        w.cluster.put(node("new"), service(name="late"))
+        began = clock()
+        await until(lambda: w.balancers.named("ensure")[-1][1] == "late")
+        assert clock() - began < ROUND_PAUSE / 4
+        w.cluster.put(N3)
+        await until(lambda: updates(w)[-1][1:] == ("n1", "n2", "n3", "new"))
 
 
 async def test_a_kubelet_whose_machine_is_another_nodes_costs_few_reads() -> None:
