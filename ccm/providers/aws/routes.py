@@ -53,6 +53,7 @@ class AwsRoutes:
         self._api, self._tagging, self._table_id = api, tagging, table_id
         self._targets: dict[str, RouteTarget] = {}  # of Nodes without a route, when last listed
         self._table_ids: list[str] = []  # when last listed
+        self._known_ids = set[str]()  # of tables that two answers have with the cluster's tag
 
     def list(self, nodes: Sequence[Node]) -> Sequence[Route]:
         """Our routes; one that is not in all tables is left out if its own Node has to have it."""
@@ -95,7 +96,19 @@ class AwsRoutes:
         ours = [table for table in tables if tag.is_on(read_tags(table.get("Tags")))]
         if not ours:
             raise Refused(f"no route table carries the tag {tag.key}: tag one or set RouteTableID")
+        self._verify_known({text(table.get("RouteTableId")) for table in ours})
         return ours
+
+    def _verify_known(self, listed: set[str]) -> None:
+        """Read new ones by ID: a list that mixes up tables would have another's routes changed."""
+        if not (new := sorted(listed - self._known_ids)):
+            return
+        tag = self._tagging.cluster_tag()
+        found = self._describe_tables(RouteTableIds=new)
+        tagged = [table for table in found if tag.is_on(read_tags(table.get("Tags")))]
+        if lost := {*new} - {text(table.get("RouteTableId")) for table in tagged}:
+            raise CloudError(f"EC2: two answers differ about the tags of {min(lost)}")
+        self._known_ids = listed
 
     def _describe_tables(self, **parameters: Any) -> Sequence[Json]:
         return self._api.list_pages("ec2:DescribeRouteTables", "RouteTables", **parameters)

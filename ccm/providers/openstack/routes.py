@@ -10,7 +10,7 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import TypeVar
 
-from ccm.cloud.json_api import read_list
+from ccm.cloud.json_api import read_list, verify_about
 from ccm.cloud.lookup import in_turns
 from ccm.cloud.machines import verify_any
 from ccm.cloud.shared_read import SharedLock
@@ -224,7 +224,7 @@ class OpenStackRoutes:
         if unmarked := {route.network for route in routes} - router.ours:
             await self._mark(router.group.id, unmarked)
         if moved := {route.network for route in routes} & router.former.networks:
-            await self._unmark(router.former, moved)
+            await self._unmark(router.former, self._former, moved)
         if missing := [route for route in routes if not router.on(route.network)]:
             await self._change("AddExtraRoutes", "add_extraroutes", missing)
 
@@ -234,13 +234,14 @@ class OpenStackRoutes:
             await self._change("RemoveExtraRoutes", "remove_extraroutes", leading)
         router = await self._read_router()
         if marked := {route.network for route in routes} & router.ours:
-            await self._unmark(router.group, marked)
+            await self._unmark(router.group, self._group, marked)
         if left := {route.network for route in routes} & router.former.networks & router.ours:
-            await self._unmark(router.former, left)
+            await self._unmark(router.former, self._former, left)
 
     async def _mark(self, group_id: str, networks: Collection[Network]) -> None:
         addresses = sorted(map(str, networks))
         if group_id:
+            await self._read_group(group_id, self._group)
             target = f"/address-groups/{group_id}/add_addresses"
             body: Json = {"addresses": addresses}
             await self._api.call("AddAddresses", "network", "PUT", target, body)
@@ -249,11 +250,25 @@ class OpenStackRoutes:
         body = {"address_group": group}
         await self._api.call("CreateAddressGroup", "network", "POST", "/address-groups", body)
 
-    async def _unmark(self, group: AddressGroup, networks: Collection[Network]) -> None:
+    async def _unmark(
+        self, group: AddressGroup, name: str, networks: Collection[Network]
+    ) -> None:
         """In each group of the name."""
         for part in group.parts:
-            if marked := part.networks.intersection(networks):
-                await self._unmark_part(part, marked)
+            if not part.networks.intersection(networks):
+                continue
+            with suppress(NotFound):
+                current = await self._read_group(part.id, name)
+                if marked := current.networks.intersection(networks):
+                    await self._unmark_part(current, marked)
+
+    async def _read_group(self, group_id: str, name: str) -> AddressGroup:
+        """By itself: a list that mixes up groups would have another cluster's marks changed."""
+        answer = await self._api.get("GetAddressGroup", "network", f"/address-groups/{group_id}")
+        group = dict(mapping(answer.get("address_group")))
+        for key, value in (("id", group_id), ("name", name)):
+            verify_about("GetAddressGroup", group, key, value)
+        return AddressGroup(group_id, networks_in([group]))
 
     async def _unmark_part(self, group: AddressGroup, networks: Collection[Network]) -> None:
         """With the last network the group goes, so that nothing of ours is left behind."""

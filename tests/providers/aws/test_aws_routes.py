@@ -1,5 +1,6 @@
 """Routes in the cluster's tables, against the emulator."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -121,7 +122,7 @@ async def test_many_new_machines_are_read_at_once(aws: Aws) -> None:
     for node in nodes:
         await aws.create_route(node)
     assert aws.proxy.counted()["ec2:DescribeInstances"] == 1
-    assert aws.proxy.counted()["ec2:DescribeRouteTables"] == 1
+    assert aws.proxy.counted()["ec2:DescribeRouteTables"] == 2  # new ones are read by ID, once
     assert len(routes_of(aws)) == 20
 
 
@@ -153,3 +154,32 @@ async def test_a_machine_that_is_not_visible_everywhere_yet_is_tried_again_injec
     assert not isinstance(failed.value, Refused)
     await aws.create_route(node)
     assert routes_of(aws) == {CIDR: made["InstanceId"]}
+
+
+@pytest.mark.parametrize("which", [1, 2])
+async def test_a_table_that_one_answer_mixes_up_has_no_route_of_another_changed_injected(
+    aws: Aws, which: int
+) -> None:
+    """Another cluster's route for the same pod network, in another VPC, went with our Node's."""
+    theirs, count = aws.make_table(), 0
+    (made,) = aws.launch()
+    node = node_of(made, [CIDR])
+    target = {"DestinationCidrBlock": CIDR, "InstanceId": made["InstanceId"]}
+    await aws.create_route(node)
+    aws.ec2.create_route(RouteTableId=theirs, **target)
+    await aws.start()
+
+    def mix_up(request: Request, answer: bytes) -> bytes:
+        nonlocal count
+        count += request.operation == "DescribeRouteTables"
+        is_it = request.operation == "DescribeRouteTables" and count == which
+        return answer.replace(aws.table.encode(), theirs.encode()) if is_it else answer
+
+    aws.proxy.rewrite = mix_up
+    for _ in range(3):
+        with suppress(CloudError):
+            for route in await aws.list_routes(node):
+                await aws.delete_route(route)
+            await aws.create_route(node_of(made, ["10.244.9.0/24"]))
+    assert routes_of(aws, theirs) == {CIDR: made["InstanceId"]}
+    assert routes_of(aws) == {"10.244.9.0/24": made["InstanceId"]}

@@ -6,7 +6,7 @@ know each filter: then a list has what is others' as well.
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -69,6 +69,11 @@ class Unfiltered:
         return self.lists[key]
 
     async def get(self, operation: str, service: str, path: str, **query: str) -> Json:
+        if path.startswith("/address-groups/"):
+            found = [it for it in self.lists["address_groups"] if path.endswith(f"/{it['id']}")]
+            return {"address_group": found[0]}
+        if path == "/routers/router":
+            return {"router": {"id": "router", "routes": self.lists.get("routes", [])}}
         raise AssertionError(path)
 
     async def call(self, operation: str, service: str, method: str, target: str, *_: Any) -> Json:
@@ -125,18 +130,16 @@ async def test_a_security_group_of_another_project_is_not_used(has_own: bool, gr
     assert (("DELETE", "/security-groups/own") in changes) == has_own
 
 
+ROUTER_PORT: Json = {"device_id": "router", "network_id": "n"}
+
+
 async def test_an_address_group_of_another_project_says_nothing_of_our_routes() -> None:
     theirs = {"id": "a", "project_id": "theirs", "addresses": ["10.244.1.0/24"]}
     names = "ccm-routes-uid", "ccm-routes-kubernetes", "ccm-routes-other"
     groups: list[Json] = [{**theirs, "name": name} for name in names]
     groups.append({"id": "b", "name": names[0], "project_id": "project", "addresses": []})
-    there, changes = api(address_groups=groups, ports=[{"device_id": "router", "network_id": "n"}])
-
-    async def get(operation: str, service: str, path: str, **query: str) -> Json:
-        route = {"destination": "10.244.1.0/24", "nexthop": "10.0.0.1"}
-        return {"router": {"id": "router", "routes": [route]}}
-
-    cast(Any, there).get = get
+    made: Json = {"destination": "10.244.1.0/24", "nexthop": "10.0.0.1"}
+    there, changes = api(address_groups=groups, ports=[ROUTER_PORT], routes=[made])
     routes = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid"))
     assert await routes.list([]) == []
     await routes._add_routes([RouterRoute("10.244.1.0/24", "10.0.0.1")])
@@ -150,15 +153,37 @@ async def test_a_mark_in_a_second_address_group_of_the_name_goes() -> None:
         {"id": "a", "name": "ccm-routes-uid", "addresses": [first]},
         {"id": "b", "name": "ccm-routes-uid", "addresses": [second]},
     ]
-    there, changes = api(address_groups=groups, ports=[{"device_id": "router", "network_id": "n"}])
-
-    async def get(operation: str, service: str, path: str, **query: str) -> Json:
-        return {"router": {"id": "router", "routes": []}}
-
-    cast(Any, there).get = get
+    there, changes = api(address_groups=groups, ports=[ROUTER_PORT])
     routes = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid"))
     await routes.delete(Route(second, "", id=f"{second}@"))
     assert changes == [("DELETE", "/address-groups/b")]
+
+
+@pytest.mark.parametrize("field", ["id", "name", "addresses"])
+@pytest.mark.parametrize("name", ["ccm-routes-uid", "ccm-routes-kubernetes"])
+async def test_address_groups_that_lists_mix_up_have_no_other_one_written(
+    field: str, name: str
+) -> None:
+    """Another cluster's marks would go, or its group have ours: our route was theirs for good."""
+    ours, theirs = "10.244.1.0/24", "10.250.1.0/24"
+    groups: list[Json] = [
+        {"id": "own", "name": name, "addresses": [ours]},
+        {"id": "theirs", "name": "ccm-routes-other", "addresses": [theirs]},
+    ]
+    one, other = groups
+    there, changes = api(address_groups=groups, ports=[ROUTER_PORT])
+
+    async def mixed_up(*_: str, **query: str) -> list[Json]:
+        return [{**one, field: other[field]}, {**other, field: one[field]}]
+
+    cast(Any, there).pages = mixed_up
+    routes = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid"))
+    for wanted in (ours, theirs, "10.244.2.0/24"):
+        with suppress(CloudError):
+            await routes.delete(Route(wanted, "", id=f"{wanted}@"))
+        with suppress(CloudError):
+            await routes._add_routes([RouterRoute(wanted, "10.0.0.1")])
+    assert not [target for _, target in changes if "theirs" in target], changes
 
 
 class MixedUp(Unfiltered):
