@@ -1,5 +1,6 @@
 """The way to one Incus: one HTTP request at a time through the gate, errors by what to do."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -32,6 +33,7 @@ QUOTAS = {"read": Quota(per_second=20.0, burst=40), "write": Quota(per_second=10
 """Incus has no limits but its CPU and its one database leader: this is what we leave it."""
 IDLE_TIMEOUT = 10.0  # seconds; Incus closes idle connections after 30
 EVENTS_HEARTBEAT = 30.0  # seconds between pings to a stream of events
+CLOSE_TIMEOUT = 1.0  # seconds in which the other end may close a stream as well
 RACE_RETRY = 1.0  # seconds until what is at work or was changed meanwhile is read again
 
 # Incus answers 500 to almost everything, so the text decides.
@@ -72,7 +74,10 @@ class IncusApi(JsonApi):
 
     @asynccontextmanager
     async def listen(self, project: str) -> AsyncIterator[ClientWebSocketResponse]:
-        """An open stream of what happens to a project's instances, networks and others."""
+        """An open stream of what happens to a project's instances, networks and others.
+
+        Who reads it answers its pings: aiohttp would answer all that are there in one turn.
+        """
         server = with_trust(self._server)
         is_socket = server.url.startswith("unix:")
         url = "http://localhost" if is_socket else server.url
@@ -89,7 +94,8 @@ class IncusApi(JsonApi):
                     return await session.ws_connect(
                         target,
                         heartbeat=EVENTS_HEARTBEAT,
-                        timeout=ClientWSTimeout(ws_close=1.0),
+                        autoping=False,
+                        timeout=ClientWSTimeout(ws_close=CLOSE_TIMEOUT),
                         proxy=proxy.address if proxy else None,
                         proxy_headers=dict(proxy.headers) if proxy else None,
                     )
@@ -105,7 +111,9 @@ class IncusApi(JsonApi):
             try:
                 yield stream
             finally:
-                await stream.close()
+                with suppress(TimeoutError):  # of messages without end, aiohttp waits for the next
+                    async with asyncio.timeout(CLOSE_TIMEOUT):
+                        await stream.close()
 
     async def get(self, operation: str, path: str, **query: str) -> Any:
         """The metadata of the answer to a GET."""

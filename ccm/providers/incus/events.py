@@ -55,7 +55,10 @@ class EventListener:
                     delay, is_reported = FIRST_RETRY, False
                     self._on_change()
                     async for message in stream:
-                        if message.type is WSMsgType.TEXT and is_about_instances(message.data):
+                        await asyncio.sleep(0)  # without end, they would keep all others waiting
+                        if message.type is WSMsgType.PING:
+                            await stream.pong(message.data)
+                        elif message.type is WSMsgType.TEXT and is_about_instances(message.data):
                             self._on_change()
             except NotLeading:
                 delay = FIRST_RETRY  # another replica may stop any moment

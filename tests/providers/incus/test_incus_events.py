@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from aiohttp import WSMsgType, web
+from aiohttp.test_utils import TestServer
 
 from ccm.cloud.interface import ProviderContext
 from ccm.cloud.testkit.gate import KitGate
 from ccm.errors import NotLeading
 from ccm.kube.client import MERGE_PATCH, Kube
 from ccm.providers.incus import events
-from ccm.providers.incus.events import is_about_instances
+from ccm.providers.incus.api import IncusApi
+from ccm.providers.incus.config import Remote
+from ccm.providers.incus.events import EventListener, is_about_instances
 from ccm.providers.incus.provider import IncusCloud
 from ccm.sandbox.kubelets import ready_condition, registration
 from tests.e2e.conftest import api, cluster
@@ -44,6 +48,69 @@ SOON = 2.0  # seconds, on a machine that does something else as well
 )
 def test_only_changes_of_instances_are_news(data: str, is_news: bool) -> None:
     assert is_about_instances(data) is is_news
+
+
+PING, EMPTY = b"\x89\x00", b"\x81\x00"
+
+
+@asynccontextmanager
+async def listening(
+    send: Callable[[web.WebSocketResponse, asyncio.Transport], Awaitable[None]],
+    on_change: Callable[[], None],
+) -> AsyncIterator[EventListener]:
+    """A listener to a server that sends what `send` does."""
+
+    async def answer(request: web.Request) -> web.WebSocketResponse:
+        stream = web.WebSocketResponse(autoping=False)
+        await stream.prepare(request)
+        assert request.transport
+        await send(stream, request.transport)
+        return stream
+
+    app = web.Application()
+    app.router.add_get("/1.0/events", answer)
+    async with TestServer(app) as server:
+        remote = Remote(str(server.make_url("")).rstrip("/"), project=("default",))
+        api = IncusApi("", remote, KitGate(10.0), "")
+        yield EventListener([api], on_change)
+        await api.close()
+
+
+@pytest.mark.parametrize("frame", [PING, EMPTY], ids=["ping", "empty"])
+async def test_a_turn_of_the_loop_has_one_message(frame: bytes) -> None:
+    """Of what comes without end, 256 KiB were handled in one turn: of pings by TLS, in 2 s."""
+    count, turns, heard, pongs = 10_000, 0, list[int](), 0
+    news = b'{"metadata": {"action": "instance-stopped"}}'
+
+    async def send(stream: web.WebSocketResponse, transport: asyncio.Transport) -> None:
+        nonlocal pongs
+        transport.write(frame * count + bytes((0x81, len(news))) + news)
+        async for message in stream:
+            pongs += message.type is WSMsgType.PONG
+
+    async with listening(send, lambda: heard.append(turns)) as listener:
+        while len(heard) < 2:
+            await asyncio.sleep(0)
+            turns += len(heard)  # those since it is open
+        await listener.close()
+    assert heard[1] >= count
+    assert pongs == (count if frame == PING else 0)
+
+
+async def test_a_stream_without_end_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waited for its end, did so again with each message: no worker stopped by itself."""
+    monkeypatch.setattr("ccm.providers.incus.api.CLOSE_TIMEOUT", 0.1)
+    opened = asyncio.Event()
+
+    async def send(_: web.WebSocketResponse, transport: asyncio.Transport) -> None:
+        while not transport.is_closing():
+            transport.write(EMPTY)
+            await asyncio.sleep(0)
+
+    async with listening(send, opened.set) as listener:
+        await opened.wait()
+        closing = asyncio.create_task(listener.close())
+        await until("it is closed", closing.done, 10 * SOON)
 
 
 class StandbyGate(KitGate):
