@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 from ccm.cloud.gate import call
-from ccm.cloud.interface import MarksMachines, look_up_of
+from ccm.cloud.interface import NOT_LOOKED, MarksMachines, look_up_of
 from ccm.decide.budget import MOST_OBJECTS, READ_PAUSE, READS, Allowances, Priority
 from ccm.errors import CloudError, NotLeading
 from ccm.model.cloud import Answer, Instance
@@ -51,6 +51,7 @@ class NodeMachines:
         self._holders = context.machine_holders()
         self._identities: dict[str, tuple[str, ...]] = {}  # of Nodes with a machine here, by name
         self._verdicts: dict[str, str] = {}  # why not, by name; empty where nothing speaks against
+        self._unlooked = set[str]()  # names of Nodes about which the next round asks again
         self._awaited: dict[str, int] = {}  # by name, the round that asks about it
         self._round = 0  # the last that began
         self._asks = Allowances[str](READS, READ_PAUSE, MOST_OBJECTS)
@@ -75,6 +76,7 @@ class NodeMachines:
             self._identities.pop(name, None)
             self._verdicts.pop(name, None)
             self._awaited.pop(name, None)
+            self._unlooked.discard(name)
             if identity:
                 self._identities[name] = identity
             if identity and self._marked:
@@ -159,6 +161,7 @@ class NodeMachines:
     async def _ask(self) -> None:
         """One round; who changes meanwhile is asked about in the next one."""
         names, now = {*self._awaited}, time.monotonic()
+        names |= self._unlooked
         if now >= self._recheck_at:
             self._recheck_at = now + RECHECK
             names |= self._identities.keys()
@@ -192,13 +195,18 @@ class NodeMachines:
     def _take(self, name: str, identity: tuple[str, ...], found: str | None) -> bool:
         """Keep why a Node is left out, if it is; whether that is new.
 
-        A machine that is not found (None) is no other cluster's.
+        A machine that is not found (None) is no other cluster's. Who was asked about before stays
+        what it was until the cloud was looked at again.
         """
         if self._identities.get(name) != identity:
             return False  # it is another one by now
         before = self._verdicts.pop(name, "")
+        self._unlooked.discard(name)
+        if found == NOT_LOOKED:
+            self._unlooked.add(name)
+            found = found if before == NOT_YET else before or None
         why = found if found is not None else before if before != NOT_YET else ""
-        if why and why != before:
+        if why not in ("", before, NOT_LOOKED):
             log.warning("node left out", extra={"node": name, "why": why})
         if why or found is not None:
             self._verdicts[name] = why

@@ -247,6 +247,9 @@ def look_up_of(instances: Instances) -> Read[Node, Answer]:
     return instances.look_up if isinstance(instances, LooksUp) else instances.describe
 
 
+NOT_LOOKED = "the cloud was not asked yet at the place that its provider ID names"
+
+
 @runtime_checkable
 class MarksMachines(Protocol):
     """What an `Instances` has besides, where machines carry marks that only the cloud's owner can
@@ -266,8 +269,9 @@ class MarksMachines(Protocol):
         """Why the machines of these Nodes are not the cluster's, by name; empty for its own.
 
         What cannot be asked about is not the cluster's either. Left out are Nodes whose machines
-        were not found. Raises `CloudError` when nothing could be read. For routes and load
-        balancers, which may be about Nodes that are not initialized.
+        were not found; `NOT_LOOKED` are those to ask about again. Raises `CloudError` when nothing
+        could be read. For routes and load balancers, which may be about Nodes that are not
+        initialized.
         """
         ...
 

@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
+from ccm.cloud.interface import NOT_LOOKED
 from ccm.cloud.machines import NOT_FOUND, MachineLookup
 from ccm.cloud.shared_read import SharedRead
 from ccm.decide.budget import Allowances
-from ccm.errors import Denied, NotFound, Refused
+from ccm.errors import CloudError, Denied, NotFound, Refused
 from ccm.model.cloud import AddressType, Answer, Gone, Instance, NodeAddress, Unknown
 from ccm.model.objects import Node, label_value, mapping, text
 from ccm.providers.azure import ids
@@ -17,7 +18,7 @@ from ccm.providers.azure.config import AzureConfig
 from ccm.providers.azure.machines import Machine, MachineReader, Machines, first_of_each_family
 
 BATCH = 5000  # Nodes; a list has all machines anyway
-LOOKS, LOOK_PAUSE = 10, 5.0  # seconds; into groups in which no Node's machine was found so far
+LOOKS, LOOK_PAUSE = 5, 30.0  # seconds; into groups in which no Node's machine was found so far
 FEW = 3  # machines of a group, two reads each; more are read by its lists
 UNMANAGED = "kubernetes.azure.com/managed"
 """Label of a Node that is no machine of Azure's where it is false: upstream's."""
@@ -59,12 +60,29 @@ class AzureInstances(MachineLookup[Machines, Machine]):
         return ["Microsoft.Compute/virtualMachines/read of the subscription"] if lacks else []
 
     async def look_up(self, nodes: Sequence[Node]) -> Mapping[str, Answer]:
-        """As in the interface; Nodes may name groups without end, so that few new ones are read."""
-        groups = {node.name: self._other_group(node) for node in nodes}
-        now, new = time.monotonic(), {*groups.values()} - self._joined - {""}
-        later = {group for group in sorted(new) if self._looks.take("", now)}
-        found = await super().look_up([node for node in nodes if groups[node.name] not in later])
+        """As in the interface, of groups that are looked at now."""
+        later = self._later(nodes)
+        found = await super().look_up([node for node in nodes if node.name not in later])
         return {node.name: found.get(node.name, NOT_FOUND) for node in nodes}
+
+    async def foreign(self, nodes: Sequence[Node]) -> Mapping[str, str]:
+        """As in the interface, of groups that are looked at now."""
+        later = self._later(nodes)
+        try:
+            found = await super().foreign([node for node in nodes if node.name not in later])
+        except CloudError:
+            self._looks.give_back("")
+            raise
+        return {**found, **dict.fromkeys(later, NOT_LOOKED)}
+
+    def _later(self, nodes: Sequence[Node]) -> set[str]:
+        """The names of those in groups in which no Node's machine was found, where it is not time.
+
+        Nodes may name groups without end: all such are read together, once in a while.
+        """
+        groups = {node.name: self._other_group(node) for node in nodes}
+        new = {name for name, group in groups.items() if group and group not in self._joined}
+        return new if new and self._looks.take("", time.monotonic()) else set()
 
     async def read(self, nodes: Sequence[Node]) -> Machines:
         """The machines of the cluster's group, and of those that provider IDs name."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ccm.cloud.interface import NOT_LOOKED
 from ccm.decide.budget import READ_PAUSE, READS
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance, Unknown
@@ -439,6 +440,39 @@ async def test_nodes_that_register_under_new_names_cost_few_reads_of_marks() -> 
         assert clock() - began < ROUND_PAUSE / 4
         w.cluster.put(N3)
         await until(lambda: updates(w)[-1][1:] == ("n1", "n2", "n3", "new"))
+
+
+async def test_who_was_not_looked_at_is_no_backend_until_the_next_time() -> None:
+    marks = {"n2": NOT_LOOKED}
+    async with running_with(N1, N2, service(), instances=MarkedMachines(marks)) as w:
+        await w.rest()
+        assert w.balancers.named("ensure")[-1] == ("ensure", "web", "n1")
+        marks.clear()
+        began = time.monotonic()
+        w.cluster.put(N3)
+        await until(lambda: updates(w)[-1:] == [("web", "n1", "n2", "n3")])
+        assert time.monotonic() - began < RECHECK / 2
+
+
+async def test_who_was_asked_about_stays_what_it_was_until_it_is_looked_at_again() -> None:
+    """Else each time was an update of all load balancers."""
+    asked, answers = list[str](), dict[str, str]()
+
+    class Machines(MarkedMachines):
+        async def foreign(self, nodes: Sequence[Named]) -> Mapping[str, str]:
+            asked.extend(node.name for node in nodes)
+            found = {name: "" for node in nodes if (name := node.name) != "n2"}
+            return found | answers if len(found) < len(nodes) else found
+
+    async with running_with(N1, N2, service(), instances=Machines({})) as w:
+        await w.rest()
+        answers["n2"] = NOT_LOOKED
+        await asyncio.sleep(2 * RECHECK)
+        assert updates(w) == []
+        answers["n2"] = "another cluster's"
+        await w.put(N3)
+        await until(lambda: updates(w)[-1:] == [("web", "n1", "n3")])
+        assert asked.count("n2") < 10
 
 
 async def test_a_kubelet_whose_machine_is_another_nodes_costs_few_reads() -> None:

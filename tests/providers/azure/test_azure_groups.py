@@ -1,12 +1,13 @@
 """Machines of many resource groups, some of which cannot be read: rows AZ74 to AZ76."""
 
 import re
+import time
 from collections.abc import Mapping
 
 import pytest
 
 from ccm.cloud.gate import invoke
-from ccm.cloud.interface import look_up_of
+from ccm.cloud.interface import NOT_LOOKED, look_up_of
 from ccm.cloud.machines import NOT_FOUND
 from ccm.cloud.testkit.harness import node as node_named
 from ccm.cloud.testkit.harness import port
@@ -15,7 +16,7 @@ from ccm.model.cloud import Answer, Instance, Unknown
 from ccm.model.objects import Json, Node
 from ccm.providers.azure import ids
 from ccm.providers.azure.api import AzureApi
-from ccm.providers.azure.instances import LOOKS
+from ccm.providers.azure.instances import LOOK_PAUSE, LOOKS, AzureInstances
 from tests.labs.azure.lab import GROUP, OTHER_GROUP, SUBSCRIPTION, Lab, path_of
 from tests.providers.azure.conftest import Started, host
 from tests.providers.azure.test_azure_balancers import destinations_of, members, rules, web
@@ -72,11 +73,33 @@ async def test_nodes_that_name_groups_without_end_have_few_of_them_read(
         assert isinstance(answers["near"], Instance), answers["near"]
         assert isinstance(answers["bad"], Unknown), answers["bad"]
     groups = {one["path"].split("/")[4] for one in lab.calls() if "/resourceG" in one["path"]}
-    assert len(groups) <= 2 * LOOKS, "the cluster's, and few of others"
+    assert len(groups) <= LOOKS + 1, "the cluster's, and few of others"
     assert await invoke(look_up, [far]) == {"far": NOT_FOUND}
     await cloud.known(far)
     answers = await invoke(look_up, [far])
     assert isinstance(answers["far"], Instance), answers["far"]
+
+
+async def test_what_is_in_groups_that_are_not_looked_at_is_left_out_until_they_are(
+    lab: Lab, cloud: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For routes and load balancers: any machine may be there, also another cluster's."""
+    instances = cloud.instances
+    assert isinstance(instances, AzureInstances)
+    near, far = host(lab.add_machine("near")), host(lab.add_machine("far", OTHER_GROUP))
+    for number in range(3 * LOOKS):
+        bad = node_named("bad", f"azure://{path_of('virtualMachines', 'x', f'a-{number}')}")
+        found: Mapping[str, str] = await invoke(instances.foreign, [bad, near])
+        assert found == ({"near": ""} | ({"bad": NOT_LOOKED} if number >= LOOKS else {}))
+    groups = {one["path"].split("/")[4] for one in lab.calls() if "/resourceG" in one["path"]}
+    assert len(groups) <= LOOKS + 1, "the cluster's, and few of others"
+    found = await invoke(instances.foreign, [far])
+    assert found == {"far": NOT_LOOKED}
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + LOOK_PAUSE)
+    for expected in ({"far": ""}, {"far": "", "bad": NOT_LOOKED}):
+        found = await invoke(instances.foreign, [far, bad])
+        assert found == expected
 
 
 async def test_without_the_right_to_the_subscription_no_machine_leaves(
