@@ -132,6 +132,7 @@ class NodeMachines:
                     await self._wake.wait()
                     await self._rest()
             self._wake.clear()
+            self._is_resting = False
             await self._context.performer.permission.wait()
             try:
                 await self._ask()
@@ -156,7 +157,6 @@ class NodeMachines:
             self._asked.set()
             self._asked.clear()
             await asyncio.sleep(pause)
-        self._is_resting = False
 
     async def _ask(self) -> None:
         """One round; who changes meanwhile is asked about in the next one."""
