@@ -29,6 +29,7 @@ SECRETS_KEPT = 128  # values; beyond that the one that was registered longest ag
 MOST_READ = 64 << 10  # characters of a secret, of which no one that is used has more
 MIN_SECRET_LINE = 16  # characters of a line of a secret that has several, such as a key
 MOST_NESTED = 8  # times that a text is searched for what looks like a secret
+MOST_TRIED = 16  # places at which the first characters of a secret stand
 LOOK_AROUND = 2048  # characters of what is left out that are searched for secrets as well
 
 _NAMED = (
@@ -116,9 +117,14 @@ class KnownSecrets:
 
 
 def _start(form: str, text: str) -> int:
-    """Where in the text its last characters begin that are the first ones of `form`."""
+    """Where in the text its last characters begin that are the first ones of `form`.
+
+    Sooner, where as much as begins like it is tried in vain: then more is left out.
+    """
     at = text.find(form[:MIN_SECRET], max(len(text) - len(form) + 1, 0))
-    while at != -1 and not form.startswith(text[at:]):
+    for _ in range(MOST_TRIED):
+        if at == -1 or form.startswith(text[at:]):
+            break
         at = text.find(form[:MIN_SECRET], at + 1)
     return len(text) if at == -1 else at
 

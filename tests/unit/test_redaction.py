@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ccm.cloud.credentials import is_shown
 from ccm.errors import CloudError, KubernetesError, Refused, RetryAfter, Unreachable
 from ccm.kube.events import MESSAGE_LIMIT, Event, ObjectRef
 from ccm.log import _Line
@@ -23,6 +24,7 @@ from ccm.redaction import (
     MOST_READ,
     SECRETS_KEPT,
     TEXT_LIMIT,
+    bounded_text,
     redacted,
     register_secrets,
     safe_text,
@@ -121,6 +123,30 @@ def test_what_is_still_in_use_is_not_forgotten_for_tokens_without_end() -> None:
         register_secrets("correct horse battery")
         register_secrets(f"short-lived-{number:06}")
     assert "horse" not in safe_text("the password is correct horse battery")
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["{}b-{:03}-&<>'%/+", "{0}-{1:03}-&<>'%/+-{0}", "name={}-{:03}", "prefix-of-{1:03}-={0}"],
+)
+def test_tokens_of_one_cloud_hold_up_no_text_of_its_own(form: str) -> None:
+    """A hundred tokens of one letter, as another for each request, took a second for each error."""
+    text, took = "a" * (TEXT_LIMIT + LOOK_AROUND - 1) + "b" * TEXT_LIMIT, list[float]()
+    for piece in ("".join(map("{:04}".format, range(300))), "a" * 1200):
+        tokens = [form.format(piece, number) for number in range(SECRETS_KEPT)]
+        for token in filter(is_shown, tokens):
+            register_secrets(token, token.rpartition("=")[2])
+        took.append(seconds(safe_text, text, len(text)))
+    assert took[1] < 5 * took[0] + 0.02
+
+
+def test_where_a_text_is_cut_few_places_are_tried() -> None:
+    """For a secret that begins as the text goes on: more is left out then, and no part shown."""
+    text, took = "a" * (8 * LOOK_AROUND - 1) + "b" * LOOK_AROUND, list[float]()
+    for letter in "ca":
+        register_secrets(*(f"{letter * len(text)}{number:03}" for number in range(SECRETS_KEPT)))
+        took.append(seconds(lambda it: bounded_text(it, 7 * LOOK_AROUND), text, len(text)))
+    assert took[1] < 5 * took[0] + 0.02
 
 
 TEXTS = st.one_of(
