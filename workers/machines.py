@@ -29,6 +29,7 @@ ROUNDS, ROUND_PAUSE = 10, 2.0
 under names without end."""
 FOREIGN = "ForeignMachine"  # reason of Events
 NOT_YET = "the cloud was not asked yet whether its machine is the cluster's"
+UNASKED = NOT_YET, NOT_LOOKED
 
 
 class NodeMachines:
@@ -95,7 +96,7 @@ class NodeMachines:
     def known_against(self, name: str) -> str:
         """The same, where one that the cloud was not asked about has nothing against it."""
         verdict = self._verdicts.get(name, "")
-        return (verdict if verdict != NOT_YET else "") or self._holders.why_not(name)
+        return (verdict if verdict not in UNASKED else "") or self._holders.why_not(name)
 
     def is_duplicate(self, name: str) -> bool:
         """Whether another Node has this one's machine."""

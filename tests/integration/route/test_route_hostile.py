@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 
+from ccm.cloud.interface import NOT_LOOKED
 from ccm.errors import CloudError
 from ccm.model.cloud import Instance, Route, Unknown
 from ccm.model.objects import Json, Node
@@ -235,6 +236,16 @@ async def test_a_claim_about_which_the_cloud_cannot_be_asked_takes_no_route() ->
     machines.answers["victim"] = Instance(provider_id="fake://victim", names=("victim",))
     machines.answers["z-hostile"] = Unknown("of another region")
     await keeps_its_route(victim, hostile, machines)
+
+
+async def test_a_node_that_was_not_looked_at_yet_keeps_its_route() -> None:
+    machines = MarkedMachines({"a": NOT_LOOKED})
+    async with world(routed("a", A4), routed("b", B4), instances=machines) as w:
+        w.cloud.put(A4, "a")
+        await w.settle()
+        await w.full_pass()
+        assert w.cloud.routes == {A4: "a", B4: "b"}
+        assert w.cloud.calls["delete"] == 0
 
 
 async def keeps_its_route(victim: Node, hostile: Node, machines: Inventory) -> None:
