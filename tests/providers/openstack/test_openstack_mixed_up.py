@@ -129,6 +129,49 @@ async def test_parts_that_one_list_mixes_up_have_no_other_one_changed(
     assert not [path for path in there.changes if f"-{others}" in path]
 
 
+class Beside(Shared):
+    """Beside one that is not ours, as a person made it; a list of load balancers mixes them up."""
+
+    def __init__(self, field: str, turn: int) -> None:
+        super().__init__("loadbalancers", field, turn)
+        listener, pool = record_of(80, OWN)
+        theirs: Json = self.record | {"id": "lb-80", "name": "theirs", "tags": []}
+        self.parts = {"lb-80": [listener | {"tags": []}, pool], "lb": [*record_of(443, OWNERS)]}
+        self.lists["loadbalancers"] = [self.record | {"tags": [*OWNERS.tags(Role.OWNER)]}, theirs]
+        self.lists["listeners"] = [found[0] for found in self.parts.values()]
+
+    async def pages(self, operation: str, service: str, path: str, key: str, **query: str) -> Any:
+        if found := self.parts.get(query.get("loadbalancer_id", "")):
+            at = [{"id": query["loadbalancer_id"]}]
+            return [deepcopy(found[key == "pools"]) | {"loadbalancers": at}]
+        return await super().pages(operation, service, path, key, **query)
+
+    async def make(self, call: ApiCall, headers: Any = None) -> Json:
+        self.changes.append(f"{call.path} {call.body}")
+        return {}
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("turn", range(1, 5))
+@pytest.mark.parametrize("operation", ["ensure", "update_nodes", "delete"])
+@pytest.mark.parametrize("field", ["id", "name", "tags"])
+@pytest.mark.parametrize(("number", "is_cascade"), [(8443, True), (80, False)])
+async def test_load_balancers_that_one_list_mixes_up_have_no_other_one_changed(
+    number: int, field: str, operation: str, turn: int, *, is_cascade: bool
+) -> None:
+    """A person's had its listeners changed, or one of ours, which stayed on it for good."""
+    there = Beside(field, turn)
+    section = BalancerSection(cascade_delete=is_cascade)
+    balancers = OctaviaLoadBalancers(cast(OpenStackApi, there), section, {}, CLUSTER)
+    asked = service(OWNER, ports=[port(number, node_port=30000 + number)])
+    arguments = (asked, *([] if operation == "delete" else [[NODE]]))
+    for _ in range(4):
+        with suppress(CloudError):
+            await getattr(balancers, operation)(*arguments)
+    assert there.changes
+    assert not [change for change in there.changes if "-80" in change], there.changes
+
+
 class Leaving(Shared):
     """Its owner leaves while who shares it reads: a list may be from before."""
 

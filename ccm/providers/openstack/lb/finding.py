@@ -57,6 +57,7 @@ class Finder:
         # One without an address never was the in-tree controller's, which is long gone.
         legacy = await self._octavia.by_name(names.legacy_balancer) if names.is_published else []
         if legacy:
+            await self._octavia.verify(legacy[0])
             return ObservedBalancer(legacy[0], Role.OWNER), ()
         return None, [ObservedBalancer(record, Role.SHARER) for record in marked]
 
@@ -66,6 +67,8 @@ class Finder:
         A controller that ended before Octavia had answered may have made one that its successor
         could not see: where none certainly is in use, all stay.
         """
+        for record in owned:
+            await self._octavia.verify(record)
         balancers = [ObservedBalancer(record, Role.OWNER) for record in owned]
         if len(balancers) < 2 or not request.names.is_published:
             return balancers[0], balancers[1:]

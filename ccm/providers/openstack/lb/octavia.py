@@ -243,7 +243,7 @@ class Octavia:
     async def change(self, observed: Json, call: ApiCall) -> None:
         """Make one change, which Octavia needs time for."""
         if plan.rests_on_tags(call):
-            await self._verify_tags(observed)
+            await self.verify(observed)
         try:
             await self._api.make(call)
         except (NotFound, Conflict) as error:  # not what was planned for: planned again
@@ -254,13 +254,19 @@ class Octavia:
         count = len(objects(observed.get("listeners")))
         self.waiting.begin(balancer_id, call.operation, next(iter(marks), ""), count)
 
-    async def _verify_tags(self, observed: Json) -> None:
-        """Raise `CloudError` where another answer has other tags: the marks of who shares it, its
-        owner's, or listeners would go for good, or marks of who left would come back.
+    async def verify(self, listed: Json) -> None:
+        """Raise `CloudError` where another answer has other tags or another name: the marks of who
+        shares it, its owner's, or listeners would go for good, or marks of who left would come
+        back; and one whose ID is another's would have that one changed.
         """
-        current = await self.by_id(text(observed.get("id"))) or observed
-        if odd := tags_of(current) ^ tags_of(observed):
+        current = await self.by_id(text(listed.get("id"))) or listed
+        if odd := _marks(current) ^ _marks(listed):
             raise CloudError(f"GetLoadBalancer: two answers differ in {', '.join(sorted(odd))}")
+
+
+def _marks(record: Json) -> set[str]:
+    """What says whose a load balancer is."""
+    return {*tags_of(record), text(record.get("name"))}
 
 
 def _links(parts: Iterable[Json]) -> dict[str, tuple[Any, ...]]:

@@ -120,7 +120,7 @@ def is_deletion(call: ApiCall) -> bool:
 
 def rests_on_tags(call: ApiCall) -> bool:
     """Whether a call writes the tags of a load balancer, or deletes what none says others need."""
-    return is_deletion(call) or "tags" in mapping(mapping(call.body).get("loadbalancer"))
+    return call.method == "DELETE" or "tags" in mapping(mapping(call.body).get("loadbalancer"))
 
 
 def is_deletable(names: Names, observed: ObservedBalancer) -> bool:
