@@ -298,6 +298,8 @@ class OpenStackRoutes:
         """By itself, with all the pairs that its list has of the same revision."""
         port = await read_port(self._api, text(listed.get("id")))
         pairs, known = read_list("GetPort", port, PAIRS), objects(listed.get(PAIRS))
+        if _place(port) != _place(listed):
+            raise CloudError(f"GetPort: port {port.get('id')} is listed otherwise")
         is_same = port.get("revision_number") == listed.get("revision_number")
         if is_same and any(pair not in pairs for pair in known):
             raise CloudError(f"GetPort: port {port.get('id')} lacks {PAIRS} of its revision")
@@ -314,6 +316,11 @@ class OpenStackRoutes:
         """What a server's ports are is read again when it is asked for."""
         hops = {other: own for other, own in self._ports.hops.items() if other != server}
         self._ports = replace(self._ports, hops=hops)
+
+
+def _place(port: Json) -> tuple[str, set[str]]:
+    """What routes rest on: a list that mixes up ports would have another's pairs changed."""
+    return text(port.get("device_id")), {hop.address for hop in hops_of(port)}
 
 
 def combined(

@@ -493,6 +493,40 @@ async def test_pairs_of_ports_with_other_addresses_stay() -> None:
     assert [target for _, target in changes if "ports" in target] == ["/ports/p-1"]
 
 
+@pytest.mark.parametrize("field", ["id", "device_id", "fixed_ips"])
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_ports_that_one_list_mixes_up_have_no_pairs_of_another_changed(
+    field: str, *, is_wanted: bool
+) -> None:
+    """Another cluster's server was let send for our pods, for good, or no longer for its own."""
+    cidr = "10.244.1.0/24"
+    own, theirs = (
+        {"id": f"p-{at}", "device_id": ID.format(at), "network_id": "n", "revision_number": at,
+            "port_security_enabled": True, "fixed_ips": [{"ip_address": f"10.0.0.{at}"}],
+            "allowed_address_pairs": [{"ip_address": cidr}] * (not is_wanted)} for at in (1, 2)
+    )  # fmt: skip
+    records: list[Json] = [own, theirs]
+    mixed: list[Json] = [own | {field: theirs[field]}, theirs | {field: own[field]}, ROUTER_PORT]
+    there, changes = api(ports=mixed, address_groups=[])
+    usual = there.get
+
+    async def get(operation: str, service: str, path: str, **query: str) -> Json:
+        found = [it for it in records if path == f"/ports/{it['id']}"]
+        return {"port": found[0]} if found else await usual(operation, service, path)
+
+    cast(Any, there).get = get
+    routes = OpenStackRoutes(there, "router", Cluster("kubernetes", "uid"))
+    one = node("node-1", f"openstack:///{ID.format(1)}")
+    one.raw["spec"]["podCIDRs"] = [cidr]
+    one.raw["status"] = {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}
+    with suppress(CloudError):
+        if is_wanted:
+            await routes.create(one, cidr)
+        else:
+            await routes.delete(Route(cidr, "", id=f"{cidr}@10.0.0.1"))
+    assert ("PUT", "/ports/p-2") not in changes
+
+
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("hollow", ["list", "port"])
 @pytest.mark.parametrize("is_wanted", [True, False])
