@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from ccm.cloud.interface import Instances
 from ccm.cloud.testkit.harness import node, port, service
 from ccm.errors import CloudError, Conflict, NotFound, Refused
 from ccm.model.cloud import Ingress
@@ -32,6 +31,7 @@ from ccm.providers.incus.lb.request import (
     written,
 )
 from tests.providers.incus.test_incus_records import UUID, instance
+from tests.support.cloud import ProvingMachines
 from tests.support.waiting import turns_during
 
 CLUSTER = Cluster("kit")
@@ -253,7 +253,7 @@ class Network:
             network="ovn0", project="k8s", address_range=(ip_network("192.0.2.0/24"),)
         )
         api, inventory = cast(IncusApi, self), cast(Inventory, self)
-        return IncusLoadBalancers(api, cast(Instances, None), inventory, section, CLUSTER)
+        return IncusLoadBalancers(api, ProvingMachines(), inventory, section, CLUSTER)
 
 
 @pytest.mark.parametrize("lists", [1, 9])
