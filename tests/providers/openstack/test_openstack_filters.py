@@ -130,6 +130,16 @@ async def test_a_security_group_of_another_project_is_not_used(has_own: bool, gr
     assert (("DELETE", "/security-groups/own") in changes) == has_own
 
 
+@pytest.mark.virtual_time
+async def test_rules_that_a_list_has_at_another_group_stay() -> None:
+    """A person's group lost what it lets in, for good."""
+    rule = RULE | {"id": "theirs-22", "security_group_id": "theirs"}
+    groups: list[Json] = [{"id": "ours", "name": "ours", "security_group_rules": [rule]}]
+    there, changes = api(security_groups=groups, ports=[])
+    await SecurityGroups(there).ensure("ours", "", [IngressRule("tcp", 80, "0.0.0.0/0")], {})
+    assert changes == [("POST", "/security-group-rules")]
+
+
 ROUTER_PORT: Json = {"device_id": "router", "network_id": "n"}
 
 

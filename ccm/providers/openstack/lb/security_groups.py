@@ -63,11 +63,14 @@ class Membership:
 
 
 def plan_rules(desired: Collection[IngressRule], group: Json) -> Iterator[ApiCall]:
-    """Yield what gives a group these rules; it keeps those for what its members send."""
+    """Yield what gives a group these rules; it keeps those for what its members send, and leaves
+    out those of another, which a list may have at this one.
+    """
     current = {
         _read_rule(rule): text(rule.get("id"))
         for rule in objects(group.get("security_group_rules"))
         if rule.get("direction") == "ingress"
+        and rule.get("security_group_id") in (None, group.get("id"))
     }
     if missing := sorted(set(desired) - current.keys()):
         body = [_rule_body(text(group.get("id")), rule) for rule in missing]
