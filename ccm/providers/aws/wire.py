@@ -7,12 +7,13 @@ only how long it waits for the next bytes.
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
-from socket import socket
+from socket import SHUT_RDWR, socket
+from threading import Timer
 from typing import Any
 
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPSConnection
@@ -44,8 +45,10 @@ UNREADABLE = (
 )
 """What botocore raises, and lets out, for answers and for what gives credentials."""
 SMALL_ANSWER = 64 << 10  # bytes of metadata, or of credentials: parsed they take many times that
+GRACE = 1.0  # seconds after its limit, in which a thread notices by itself
 _deadline: ContextVar[float] = ContextVar("deadline", default=float("inf"))
 _most: ContextVar[int] = ContextVar("most", default=BODY_LIMIT)
+_used: ContextVar[list[socket] | None] = ContextVar("used", default=None)  # sockets
 
 
 def new_session() -> Session:
@@ -106,14 +109,27 @@ def read_time(written: str) -> datetime:
 def time_limit(seconds: float, most: int = BODY_LIMIT) -> Iterator[None]:
     """Inside, this thread reads no answer for longer than this, however slowly it comes.
 
-    And none of more than `most` bytes.
+    And none of more than `most` bytes. Its connections are shut down soon after: OpenSSL goes
+    through what is no data in one call, for as long as more of it comes.
     """
-    tokens = _deadline.set(time.monotonic() + seconds), _most.set(most)
+    used = list[socket]()
+    end = Timer(seconds + GRACE, _shut_down, [used])
+    end.daemon = True
+    end.start()
+    tokens = _deadline.set(time.monotonic() + seconds), _most.set(most), _used.set(used)
     try:
         yield
     finally:
+        end.cancel()
         _deadline.reset(tokens[0])
         _most.reset(tokens[1])
+        _used.reset(tokens[2])
+
+
+def _shut_down(used: list[socket]) -> None:
+    for each in used:
+        with suppress(OSError):  # closed by either end
+            socket.shutdown(each, SHUT_RDWR)  # TLS would go on in plain text
 
 
 def limit_time() -> None:
@@ -131,6 +147,8 @@ class TimedResponse(HTTPResponse):
 
     def __init__(self, sock: socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
+        if (used := _used.get()) is not None:
+            used.append(sock)
         self.fp = BufferedReader(_TimedReader(sock, self.fp.detach()))
 
 

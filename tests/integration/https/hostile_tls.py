@@ -20,6 +20,7 @@ AES_128, AES_256 = 0x1301, 0x1302
 VERSIONS, GROUPS, SIGNATURES, SHARES = 43, 10, 13, 51  # numbers of extensions
 RECORD = 16 << 10
 UPDATE_KEY = b"\x18\x00\x00\x01\x00\x16"  # the message, for which no answer is asked, and its type
+TICKET = b"\x04\x00\x00\x0e" + struct.pack(">IIB", 3600, 1, 0) + b"\x00\x01x" + bytes(2)
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -80,12 +81,18 @@ def _record(secret: bytes, key_size: int, digest: str, message: bytes) -> bytes:
     return header + AESGCM(key).encrypt(nonce, message, header)
 
 
-def _updates(connection: ssl.SSLSocket, side: str, count: int, log: Path, last: bytes) -> bytes:
-    """So many updates of the key of a side, and a last record under the newest one."""
+def _secret(connection: ssl.SSLSocket, side: str, log: Path) -> tuple[bytes, str, int]:
+    """The first one of a side, with its digest and the size of its keys."""
     suite, _, _ = connection.cipher() or ("", "", 0)
     digest, key_size = ("sha384", 32) if suite.endswith("384") else ("sha256", 16)
     words = (line.split() for line in log.read_text().splitlines())
     secret = bytes.fromhex(next(it[2] for it in words if it[0] == f"{side}_TRAFFIC_SECRET_0"))
+    return secret, digest, key_size
+
+
+def _updates(connection: ssl.SSLSocket, side: str, count: int, log: Path, last: bytes) -> bytes:
+    """So many updates of the key of a side, and a last record under the newest one."""
+    secret, digest, key_size = _secret(connection, side, log)
     sent = list[bytes]()
     for _ in range(count):
         sent.append(_record(secret, key_size, digest, UPDATE_KEY))
@@ -122,3 +129,25 @@ def answer_after_updates(
     with socket.socket(fileno=connection.detach()) as plain, suppress(ConnectionError):
         plain.sendall(sent)
         plain.recv(1)
+
+
+def is_left_after_tickets(
+    listening: socket.socket, context: ssl.SSLContext, count: int, log: Path
+) -> bool:
+    """Whether a client goes whose request is answered by so many records of tickets."""
+    context.num_tickets = 0
+    context.keylog_filename = str(log)
+    accepted, _ = listening.accept()
+    connection = context.wrap_socket(accepted, server_side=True)
+    connection.recv(RECORD)
+    secret, digest, key_size = _secret(connection, "SERVER", log)
+    key, first = _expand(secret, b"key", key_size, digest), _expand(secret, b"iv", 12, digest)
+    message = TICKET * (RECORD // len(TICKET) - 1) + b"\x16"
+    header = b"\x17\x03\x03" + struct.pack(">H", len(message) + 16)
+    with socket.socket(fileno=connection.detach()) as plain, suppress(OSError):
+        plain.settimeout(timeout(2.0))
+        for number in range(count):
+            nonce = (int.from_bytes(first, "big") ^ number).to_bytes(12, "big")
+            plain.sendall(header + AESGCM(key).encrypt(nonce, message, header))
+        return False
+    return True

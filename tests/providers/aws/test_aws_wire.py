@@ -1,21 +1,29 @@
 """Answers that are none, or do not end: an error of the cloud each, and never a wrong belief."""
 
 import asyncio
+import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
+from pathlib import Path
 
 import pytest
+from botocore.awsrequest import AWSHTTPSConnection
+from urllib3.exceptions import HTTPError
 
 from ccm.cloud.testkit.test_untrusted import CPU_SECONDS
 from ccm.errors import CloudError, Denied, Refused
 from ccm.http import BODY_LIMIT
 from ccm.processes import resident_bytes
 from ccm.providers.aws import client
+from ccm.providers.aws.wire import limit_time, time_limit
+from tests.integration.https.hostile_tls import is_left_after_tickets
 from tests.providers.aws.proxy import Drip, Flood, Reply, Request
 from tests.providers.aws.world import Aws, asking, node, node_of
 from tests.support.deadlines import timeout, within
+from tests.support.pki import Authority
 
 OTHER = b'<DescribeRegionsResponse xmlns="x"><regionInfo/></DescribeRegionsResponse>'
 PAGE = "<DescribeInstancesResponse><reservationSet/>{more}</DescribeInstancesResponse>"
@@ -95,6 +103,30 @@ async def test_an_answer_that_never_ends_is_given_up_with_its_thread_injected(
             failures = await asyncio.gather(*answers, return_exceptions=True)
     assert {type(failure) for failure in failures} == {CloudError}
     await aws.describe(node_of(made))
+
+
+async def test_tls_without_data_is_given_up_with_its_thread(tmp_path: Path) -> None:
+    """In one call, OpenSSL goes through what is no data for as long as more of it comes."""
+    authority, limit = Authority("ours"), timeout(0.5)
+    (tmp_path / "ca").write_bytes(authority.pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.server("localhost").write(tmp_path, "server"))
+    limit_time()
+
+    def ask(port: int) -> None:
+        connection = AWSHTTPSConnection(
+            "localhost", port, timeout=limit, ca_certs=str(tmp_path / "ca")
+        )
+        with closing(connection), time_limit(limit):
+            connection.request("GET", "/")
+            connection.getresponse()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        arguments = listening, context, 5_000, tmp_path / "keys"
+        serving = asyncio.create_task(asyncio.to_thread(is_left_after_tickets, *arguments))
+        with pytest.raises((OSError, HTTPError)):
+            await asyncio.to_thread(ask, listening.getsockname()[1])
+        assert await serving
 
 
 async def test_comments_before_an_answer_keep_no_process_busy_injected(aws: Aws) -> None:
