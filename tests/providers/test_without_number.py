@@ -360,6 +360,7 @@ async def test_made_up_uuids_have_all_machines_looked_at_once(
     assert count <= 200
 
 
+@pytest.mark.virtual_time  # a read is for all who ask before it begins, however long that takes
 @pytest.mark.parametrize("answer", ["a UUID", "none", "an error"])
 async def test_made_up_uuids_have_each_machine_read_few_times(answer: str) -> None:
     """Proxmox: at a start, a hundred Nodes beside as many machines took 10,000 reads, and each time
