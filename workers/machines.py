@@ -179,7 +179,7 @@ class NodeMachines:
         if not nodes or not self._marked:
             return set()
         asked = {node.name: node.cloud_identity for node in nodes}
-        known = {name: why for name, why in self._verdicts.items() if why != NOT_YET}
+        known = {name: why for name, why in self._verdicts.items() if why not in UNASKED}
         answer: Mapping[str, str] = await call(Priority.NODE_INIT, self._marked.foreign, nodes)
         found = dict(answer)
         if any(found.values()) and all((known | found).values()):
