@@ -243,6 +243,25 @@ async def test_a_load_balancer_that_is_listed_with_anothers_port_opens_and_close
     assert there.changes == ([] if is_internal else ["CreateFloatingIp"])
 
 
+class Led(Placed):
+    """The floating IP is another Service's of this cluster."""
+
+    async def pages_at(self, operation: str, service: str, target: str, key: str) -> list[Json]:
+        (found,) = await super().pages_at(operation, service, target, key)
+        return [found | {"description": OWNERS.floating_ip}]
+
+
+async def test_a_load_balancer_that_is_listed_with_anothers_port_takes_no_floating_ip_with_it() -> (
+    None
+):
+    """It was marked as the Service's that left, and went with it."""
+    there = Led()
+    api = cast(OpenStackApi, there)
+    with pytest.raises(CloudError, match="the port of lb"):
+        await Addresses(api, Networks(api)).mark(OWN, {"id": "lb", "vip_port_id": "led-to"})
+    assert there.changes == []
+
+
 class Servers:
     """Two servers with a port each, of which one list mixes up a field, or has one twice."""
 

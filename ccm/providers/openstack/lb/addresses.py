@@ -102,6 +102,7 @@ class Addresses:
         if names.owner_tag not in tags_of(record):
             current = await self._floating_ips()
             for call in floating.plan_mark(names, text(record.get("vip_port_id")), current):
+                await self._verify_port(record)
                 await self._api.make(call)
 
     async def release(self, names: Names, keeps: bool, ports: Collection[str]) -> None:
