@@ -250,9 +250,7 @@ class OpenStackRoutes:
         body = {"address_group": group}
         await self._api.call("CreateAddressGroup", "network", "POST", "/address-groups", body)
 
-    async def _unmark(
-        self, group: AddressGroup, name: str, networks: Collection[Network]
-    ) -> None:
+    async def _unmark(self, group: AddressGroup, name: str, networks: Collection[Network]) -> None:
         """In each group of the name."""
         for part in group.parts:
             if not part.networks.intersection(networks):
