@@ -129,8 +129,7 @@ async def test_silent_connections_close_no_client_in_its_handshake(
     """It takes a client a while, and a thousand may connect meanwhile."""
     async with serving(reviews, PATIENT) as server:
         with ExitStack() as held:
-            client = held.enter_context(has_said_hello(server))
-            await until(lambda: select([client], [], [], 0.0)[0], "the server answers")
+            client = held.enter_context(await in_handshake(server))
             for number in range(30):
                 held.enter_context(connected(server, f"127.0.3.{number + 1}"))
             await until(lambda: site_connections(server) <= 11)
@@ -143,20 +142,20 @@ async def test_those_who_begin_at_once_close_no_client_in_its_handshake(
     """A third of a thousand of this host do, before the client is there for its part."""
     async with serving(reviews, PATIENT) as server:
         with ExitStack() as held:
-            client = held.enter_context(has_said_hello(server))
-            await until(lambda: select([client], [], [], 0.0)[0], "the server answers")
+            client = held.enter_context(await in_handshake(server))
             for _ in range(330):
                 held.enter_context(connected(server)).sendall(TLS_HANDSHAKE)
             assert (await server.get("/healthz")).status == 200  # it is accepted after all those
             assert await asyncio.to_thread(is_healthy, client)
 
 
-def has_said_hello(server: LocalServer) -> ssl.SSLSocket:
-    """Its handshake has begun."""
+async def in_handshake(server: LocalServer) -> ssl.SSLSocket:
+    """A client that has said hello, whose next part is due."""
     client = trusting_anybody().wrap_socket(connected(server), do_handshake_on_connect=False)
     client.settimeout(0.0)
     with pytest.raises(ssl.SSLWantReadError):
         client.do_handshake()
+    await until(lambda: select([client], [], [], 0.0)[0], "the server answers")
     return client
 
 
